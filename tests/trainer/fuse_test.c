@@ -381,7 +381,8 @@ TEST(test_fusions_are_left_out_by_their_whole_names)
     assert_int_equal(fusions, FUSE_ALL & ~(FUSE_NORM_ADD_RELU | FUSE_GRADIENT_ADD));
     assert_ok(fusions_leave_out(&fusions, NULL, "cpu", &error), &error);
     assert_ok(fusions_leave_out(
-                  &fusions, "norm-relu,norm-add,bias-norm,conv-bias-relu,linear-add,norm-function,norm-gate",
+                  &fusions,
+                  "norm-relu,norm-add,bias-norm,conv-bias-relu,linear-add,norm-function,norm-gate,norm-pool",
                   "cpu", &error),
               &error);
     assert_int_equal(fusions, FUSE_NONE);

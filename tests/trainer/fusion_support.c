@@ -55,12 +55,12 @@ typedef struct Begun {
     TensorId image, label;
 } Begun;
 
-/* Begins a network that computes in the type. */
-static Begun begin(DataType type)
+/* Begins a network of images of so many pixels across that computes in the type. */
+static Begun begin(DataType type, int64_t size)
 {
     Begun begun = {.graph = graph_new()};
     assert_non_null(begun.graph);
-    begun.image = graph_input(begun.graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
+    begun.image = graph_input(begun.graph, "image", DATA_U8, 4, (int64_t[]){BATCH, size, size, 3});
     begun.label = graph_input(begun.graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
     graph_set_compute_type(begun.graph, type);
     return begun;
@@ -91,7 +91,7 @@ static Graph *finish(const Begun *begun, TensorId features, unsigned fusions)
 Graph *fusion_graph(unsigned fusions, DataType type)
 {
     const BatchNorm norm = {.training = true};
-    const Begun begun = begin(type);
+    const Begun begun = begin(type, SIZE);
     Graph *graph = begun.graph;
     const TensorId pixels = normalized(&begun);
     TensorId x = conv3x3(graph, "conv1", pixels, 12, true);
@@ -145,7 +145,7 @@ static TensorId convolved(Graph *graph, const char *layer, const char *which, Te
 static Graph *strided_graph(unsigned fusions, DataType type)
 {
     static const char *const layers[] = {"a", "b", "c"};
-    const Begun begun = begin(type);
+    const Begun begun = begin(type, SIZE);
     Graph *graph = begun.graph;
     TensorId x = graph_relu(graph, convolved(graph, "first", "conv", normalized(&begun), 3, 1));
     for (int i = 0; i < 3; i++) {
@@ -154,6 +154,37 @@ static Graph *strided_graph(unsigned fusions, DataType type)
         x = graph_relu(graph, graph_add(graph, y, convolved(graph, layers[i], "shortcut", x, 1, 2)));
     }
     return finish(&begun, graph_global_avg_pool(graph, x), fusions);
+}
+
+enum { POOLED_SIZE = 211, POOLED_CHANNELS = 16 }; /* 2^22 values and some */
+
+/* Appends a convolution, NAME, and a norm whose weights are of both signs. */
+static TensorId normed(Graph *graph, const char *name, TensorId x, bool bias)
+{
+    const BatchNorm norm = {.training = true};
+    char of_norm[32], weight[48];
+    (void)snprintf(of_norm, sizeof of_norm, "%s_norm", name);
+    (void)snprintf(weight, sizeof weight, "%s.weight", of_norm);
+    x = graph_batch_norm(graph, of_norm, conv3x3(graph, name, x, POOLED_CHANNELS, bias), &norm);
+    graph_set_initializer(graph, weight, (Initializer){INIT_NORMAL, 1});
+    return x;
+}
+
+/* Returns a network of norms and max pools: with a ReLU, and what is pooled read twice; with a leaky one;
+ * without an activation. */
+static Graph *pooled_graph(unsigned fusions, DataType type)
+{
+    const Pool2d wide = {.kernel = 3, .stride = 2, .padding = 1}, narrow = {.kernel = 2, .stride = 2};
+    const Begun begun = begin(type, POOLED_SIZE);
+    Graph *graph = begun.graph;
+    const TensorId pixels = normalized(&begun);
+    TensorId x = graph_max_pool(graph, graph_relu(graph, normed(graph, "a", pixels, true)), &wide);
+    x = graph_add(graph, x, conv3x3(graph, "after", x, POOLED_CHANNELS, false));
+    TensorId y = graph_leaky_relu(graph, normed(graph, "b", pixels, false), 0.25F);
+    x = graph_add(graph, graph_global_avg_pool(graph, x),
+                  graph_global_avg_pool(graph, graph_max_pool(graph, y, &narrow)));
+    y = graph_max_pool(graph, normed(graph, "c", pixels, true), &wide);
+    return finish(&begun, graph_add(graph, x, graph_global_avg_pool(graph, y)), fusions);
 }
 
 typedef struct Run {
@@ -198,7 +229,11 @@ static double norm_of(const float *values, size_t count)
 /* Returns whether the bias is in front of a norm, where its gradient is 0 but for rounding. */
 static bool is_idle_bias(const char *name)
 {
-    return strcmp(name, "conv1.bias.grad") == 0 || strcmp(name, "hidden.bias.grad") == 0;
+    static const char *const idle[] = {"conv1.bias.grad", "hidden.bias.grad", "a.bias.grad", "c.bias.grad"};
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        if (strcmp(name, idle[i]) == 0)
+            return true;
+    return false;
 }
 
 static void compare_tensor(const Run *ours, const Run *without, const char *name, unsigned fusions,
@@ -242,6 +277,19 @@ void compare_strided(Backend *backend, DataType type, unsigned fusions, unsigned
 {
     Run ours = run_of(backend, strided_graph(fusions, type), FIRST_SEED),
         without = run_of(backend, strided_graph(others, type), FIRST_SEED);
+    compare_runs(&ours, &without, fusions, tolerance);
+}
+
+void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
+{
+    Run ours = run_of(backend, pooled_graph(fusions, type), FIRST_SEED),
+        without = run_of(backend, pooled_graph(others, type), FIRST_SEED);
+    size_t pools = 0, left = 0;
+    for (size_t n = 0; n < graph_node_count(ours.graph); n++)
+        pools += graph_node(ours.graph, (NodeId)n)->op == OP_NORM_POOL_BACKWARD;
+    for (size_t n = 0; n < graph_node_count(without.graph); n++)
+        left += graph_node(without.graph, (NodeId)n)->op == OP_MAX_POOL_BACKWARD;
+    assert_true(pools == 3 && left == 3);
     compare_runs(&ours, &without, fusions, tolerance);
 }
 

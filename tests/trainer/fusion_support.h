@@ -22,6 +22,10 @@ void compare_bits_of_fusions(Backend *backend, DataType type, unsigned fusions, 
  * and odd sizes, with the one set of fusions and the other. */
 void compare_strided(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
 
+/* Compares the same of a network of norms and max pools of more values than FUSE_NORM_POOL leaves alone;
+ * fusions has it, others has not. */
+void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
+
 /* Asserts that all gradients together, with `fusions`, are no more than twice as far from the network's in
  * float32 as without any, root mean square over several first weights (bf16 on the CPU: 0.05 of their size
  * without, 0.05 to 0.08 with one). In 16 bits,

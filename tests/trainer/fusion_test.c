@@ -8,6 +8,15 @@
 #include "tests/trainer/network_support.h"
 #include "trainer/backend/cpu/onednn.h"
 
+static bool lacks_bf16(void)
+{
+    FshError error = {0};
+    const bool lacks = dnn_check_type(DATA_BF16, &error) != FSH_OK;
+    if (lacks)
+        print_message("left out: %s\n", error.message);
+    return lacks;
+}
+
 TEST(test_each_fusion_changes_no_result)
 {
     Backend *backend = test_backend(2);
@@ -25,6 +34,16 @@ TEST(test_fusions_change_nothing_around_shortcuts)
     backend_close(&backend);
 }
 
+TEST(test_pools_find_what_is_largest_before_the_norm)
+{
+    Backend *backend = test_backend(2);
+    compare_pooled(backend, DATA_F32, FUSE_ALL, 0, 1e-4);
+    compare_pooled(backend, DATA_F32, FUSE_ALL, FUSE_ALL & ~(unsigned)FUSE_NORM_POOL, 1e-4);
+    if (!lacks_bf16())
+        compare_pooled(backend, DATA_BF16, FUSE_ALL, FUSE_ALL & ~(unsigned)FUSE_NORM_POOL, 0.03);
+    backend_close(&backend);
+}
+
 /* Alone where another would have changed the pattern first. */
 TEST(test_gradient_sums_join_fused_norms)
 {
@@ -32,15 +51,6 @@ TEST(test_gradient_sums_join_fused_norms)
     for (unsigned norms = 0; norms < FUSE_BIAS_NORM; norms++)
         compare_fusions(backend, DATA_F32, FUSE_GRADIENT_ADD | norms, 1e-4);
     backend_close(&backend);
-}
-
-static bool lacks_bf16(void)
-{
-    FshError error = {0};
-    const bool lacks = dnn_check_type(DATA_BF16, &error) != FSH_OK;
-    if (lacks)
-        print_message("left out: %s\n", error.message);
-    return lacks;
 }
 
 /* Rounding before a ReLU or after it gives the same. A leaky one's values below 0 are rounded once less. */

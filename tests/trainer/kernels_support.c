@@ -253,7 +253,7 @@ static void run_max_pool(const CpuKernels *k, const Bench *b, Size s, int flags)
     const PoolShape shape = pool_of(s, flags);
     for (int64_t row = 0; row < shape.out_height; row++) {
         const int64_t at = row * shape.out_width * shape.channels;
-        k->max_pool(&shape, input(b, 0, 0), row, kernel_output(b, 0, at), b->index + at);
+        k->pool->max_pool(&shape, input(b, 0, 0), row, kernel_output(b, 0, at), b->index + at);
     }
 }
 
@@ -263,23 +263,50 @@ static void run_max_pool_backward(const CpuKernels *k, const Bench *b, Size s, i
     for (size_t i = 0; i < VALUES; i++)
         b->index[i] = b->bytes[i] % 9;
     for (int64_t row = 0; row < shape.in_height; row++)
-        k->max_pool_backward(&shape, input(b, 0, 0), b->index, row,
-                             kernel_output(b, 0, row * shape.in_width * shape.channels));
+        k->pool->max_pool_backward(&shape, input(b, 0, 0), b->index, row,
+                                   kernel_output(b, 0, row * shape.in_width * shape.channels));
+}
+
+/* Odd variations have no activation. */
+static void run_norm_pool(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    const PoolShape shape = pool_of(s, flags);
+    static const float slopes[] = {0, 1, 0.2F, 1};
+    const NormPool norm = {b->in[2], b->in[3], b->in[4], slopes[flags]};
+    for (int64_t row = 0; row < shape.out_height; row++) {
+        const int64_t at = row * shape.out_width * shape.channels;
+        k->pool->norm_pool(&shape, &norm, input(b, 0, 0), row, kernel_output(b, 0, at),
+                           kernel_output(b, 1, at), b->index + at);
+    }
+}
+
+static void run_norm_pool_backward(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    const PoolShape shape = pool_of(s, flags);
+    const NormPoolGradient norm = {b->in[2], b->in[3], b->in[4], b->in[5]};
+    for (size_t i = 0; i < VALUES; i++)
+        b->index[i] = b->bytes[i] % 9;
+    for (int64_t row = 0; row < shape.in_height; row++) {
+        const int64_t at = row * shape.in_width * shape.channels;
+        k->pool->norm_pool_backward(&shape, &norm, input(b, 0, 0), b->index, row, input(b, 1, at),
+                                    kernel_output(b, 0, at));
+    }
 }
 
 static void run_avg_pool(const CpuKernels *k, const Bench *b, Size s, int flags)
 {
     const PoolShape shape = pool_of(s, flags);
     for (int64_t row = 0; row < shape.out_height; row++)
-        k->avg_pool(&shape, input(b, 0, 0), row, kernel_output(b, 0, row * shape.out_width * shape.channels));
+        k->pool->avg_pool(&shape, input(b, 0, 0), row,
+                          kernel_output(b, 0, row * shape.out_width * shape.channels));
 }
 
 static void run_avg_pool_backward(const CpuKernels *k, const Bench *b, Size s, int flags)
 {
     const PoolShape shape = pool_of(s, flags);
     for (int64_t row = 0; row < shape.in_height; row++)
-        k->avg_pool_backward(&shape, input(b, 0, 0), row,
-                             kernel_output(b, 0, row * shape.in_width * shape.channels));
+        k->pool->avg_pool_backward(&shape, input(b, 0, 0), row,
+                                   kernel_output(b, 0, row * shape.in_width * shape.channels));
 }
 
 static void run_row_mean(const CpuKernels *k, const Bench *b, Size s, int flags)
@@ -536,6 +563,8 @@ const Kernel kernels[] = {
     {"norm_backward_apply", run_norm_backward_apply, BACKWARD_FLAGS, false, false},
     {"max_pool", run_max_pool, 4, true, false},
     {"max_pool_backward", run_max_pool_backward, 4, true, false},
+    {"norm_pool", run_norm_pool, 4, true, false},
+    {"norm_pool_backward", run_norm_pool_backward, 4, true, false},
     {"avg_pool", run_avg_pool, 4, true, false},
     {"avg_pool_backward", run_avg_pool_backward, 4, true, false},
     {"row_mean", run_row_mean, 1, false, false},

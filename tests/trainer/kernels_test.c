@@ -174,11 +174,11 @@ TEST(test_max_pool_takes_the_first_of_equals_and_nan)
     float y;
     uint8_t index;
     for (int v = 0; cpu_kernels_variant(DATA_F32, v); v++) {
-        cpu_kernels_variant(DATA_F32, v)->max_pool(&shape, equal, 0, &y, &index);
+        cpu_kernels_variant(DATA_F32, v)->pool->max_pool(&shape, equal, 0, &y, &index);
         assert_true(y == 3 && index == 0);
-        cpu_kernels_variant(DATA_F32, v)->max_pool(&shape, with_nan, 0, &y, &index);
+        cpu_kernels_variant(DATA_F32, v)->pool->max_pool(&shape, with_nan, 0, &y, &index);
         assert_true(isnan(y));
-        cpu_kernels_variant(DATA_F32, v)->max_pool(&shape, lowest, 0, &y, &index);
+        cpu_kernels_variant(DATA_F32, v)->pool->max_pool(&shape, lowest, 0, &y, &index);
         assert_true(y == -INFINITY && index == 0);
     }
 }

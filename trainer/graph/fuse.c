@@ -4,10 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {
-    "norm-relu",     "norm-add-relu",  "norm-add",      "bias-norm",      "conv-statistics", "gradient-add",
-    "pad-add",       "conv-bias-relu", "images-again",  "linear-add",     "norm-function",   "norm-gate",
-    "gradient-conv", "norm-signs",     "function-bias", "normalize-conv", "gradient-stride", NULL};
+const char *const fusion_names[] = {"norm-relu",
+                                    "norm-add-relu",
+                                    "norm-add",
+                                    "bias-norm",
+                                    "conv-statistics",
+                                    "gradient-add",
+                                    "pad-add",
+                                    "conv-bias-relu",
+                                    "images-again",
+                                    "linear-add",
+                                    "norm-function",
+                                    "norm-gate",
+                                    "gradient-conv",
+                                    "norm-signs",
+                                    "function-bias",
+                                    "normalize-conv",
+                                    "gradient-stride",
+                                    "norm-pool",
+                                    NULL};
 
 /* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
@@ -31,7 +46,7 @@ static const char *fusions_text(unsigned fusions, char *buffer, size_t buffer_by
 
 FshStatus fusions_leave_out(unsigned *fusions, const char *names, const char *device, FshError *error)
 {
-    char known[256];
+    char known[320];
     const unsigned there = *fusions;
     for (const char *at = names; at && *at;) {
         const size_t length = strcspn(at, ",");
@@ -243,6 +258,65 @@ static void fuse_norms(Graph *graph, const GraphUses *uses, unsigned fusions)
     }
 }
 
+/* ---- batch norm and a max pool of its result ---- */
+
+/* Fewer values lie in a cache: there a norm of one launch, and then the pool, are not slower. */
+enum { NORM_POOL_LEAST = 1 << 22 };
+
+/* Returns whether the result of a norm never falls where x rises, or never rises, and its statistics are of
+ * all of x. One whose parameters are frozen may turn to its running statistics yet. */
+static bool is_monotone(const Graph *graph, const Node *norm)
+{
+    const bool moves = !graph->tensors[norm->inputs[NORM_WEIGHT]].tensor.frozen ||
+                       !graph->tensors[norm->inputs[NORM_BIAS]].tensor.frozen;
+    const OpKind activation = norm->as.norm.activation;
+    return norm->as.norm.options.training && norm->as.norm.options.sample <= 1 && moves &&
+           norm->inputs[NORM_ADDEND] == TENSOR_NONE && (!activation || activation == OP_RELU);
+}
+
+/* Returns whether windows of the pool begin at every second pixel and reach at most one pixel back. */
+static bool is_halving(const Pool2d *pool)
+{
+    return pool->stride == 2 &&
+           ((pool->kernel == 2 && pool->padding == 0) || (pool->kernel == 3 && pool->padding == 1));
+}
+
+/* Makes one node of a norm and the pool of its result, in the place of the norm. */
+static void join_pool(Graph *graph, Node *norm, Node *pool)
+{
+    const TensorId y = pool->outputs[MAX_POOL_Y], index = pool->outputs[MAX_POOL_INDEX];
+    const Tensor like = graph->tensors[y].tensor; /* a copy: graph_output moves the table */
+    const NodeId at = (NodeId)(norm - graph->nodes);
+    graph_output(graph, norm, NORM_POOL_EXTREME, like.type, like.rank, like.shape);
+    if (graph->failure.status)
+        return;
+    forget(graph, norm);
+    norm->op = OP_NORM_POOL;
+    norm->as.norm.pool = pool->as.pool;
+    norm->outputs[NORM_Y] = y;
+    norm->outputs[NORM_POOL_INDEX] = index;
+    norm->output_count = NORM_POOL_OUTPUTS;
+    for (int k = 0; k < NORM_POOL_OUTPUTS; k++)
+        if (k != NORM_MOVED_MEAN && k != NORM_MOVED_VAR)
+            graph->tensors[norm->outputs[k]].tensor.producer = at;
+    graph_empty_node(pool);
+}
+
+/* Joins norms, which have their activations by now, and pools. */
+static void fuse_pools(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count && !graph->failure.status; i++) {
+        Node *norm = &graph->nodes[i];
+        if (norm->op != OP_BATCH_NORM || !norm->output_count || !is_monotone(graph, norm))
+            continue;
+        const Tensor *y = &graph->tensors[norm->outputs[NORM_Y]].tensor;
+        Node *pool = only_consumer(graph, uses, norm->outputs[NORM_Y], OP_MAX_POOL);
+        if (pool && is_halving(&pool->as.pool) && tensor_count(y) >= NORM_POOL_LEAST &&
+            y->shape[y->rank - 1] % STATISTICS_MULTIPLE == 0)
+            join_pool(graph, norm, pool);
+    }
+}
+
 /* ---- batch norm, squeeze and excitation, and what follows them ---- */
 
 /* Returns the pool of x that the factors are computed from, through ops of one operand; NULL: none. */
@@ -366,7 +440,8 @@ static void add_without_padding(Graph *graph, const GraphUses *uses)
 static Node *layer_before(Graph *graph, const Node *norm)
 {
     const NodeId producer = graph->tensors[norm->inputs[0]].tensor.producer;
-    const bool trains = norm->op == OP_BATCH_NORM && norm->as.norm.options.training;
+    const bool trains =
+        (norm->op == OP_BATCH_NORM || norm->op == OP_NORM_POOL) && norm->as.norm.options.training;
     Node *layer = trains && producer != NODE_NONE ? &graph->nodes[producer] : NULL;
     const bool is_plain =
         layer && (layer->op == OP_LINEAR || (layer->op == OP_CONV2D && !layer->as.conv.relu));
@@ -379,7 +454,7 @@ static void move_biases(Graph *graph, const GraphUses *uses)
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *norm = &graph->nodes[i], *layer = layer_before(graph, norm);
         if (!layer || layer->inputs[CONV_BIAS] == TENSOR_NONE ||
-            !only_consumer(graph, uses, layer->outputs[0], OP_BATCH_NORM))
+            !only_consumer(graph, uses, layer->outputs[0], norm->op))
             continue;
         norm->inputs[NORM_LAYER_BIAS] = layer->inputs[CONV_BIAS];
         layer->inputs[CONV_BIAS] = TENSOR_NONE;
@@ -425,6 +500,8 @@ void graph_fuse(Graph *graph, unsigned fusions)
     fuse_norms(graph, &uses, fusions);
     if (fusions & FUSE_PAD_ADD)
         add_without_padding(graph, &uses);
+    if (fusions & FUSE_NORM_POOL)
+        fuse_pools(graph, &uses);
     if (fusions & FUSE_CONV_BIAS_RELU)
         fuse_convolutions(graph, &uses);
     if (fusions & FUSE_LINEAR_ADD)

@@ -129,11 +129,14 @@ typedef enum GraphFusion {
     /* Backward, in 16 bits: data gradient of a convolution of 1 x 1 and stride 2 -> batch norm's gradient:
      * the zeros of pixels that the convolution skips are neither written nor read. */
     FUSE_GRADIENT_STRIDE = 65536,
+    /* Batch norm in training, with a ReLU or without -> max pool, of many values: the norm's result is not
+     * written. Of values that rounding makes equal, the gradient goes to the one that was larger. */
+    FUSE_NORM_POOL = 131072,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
      * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS, FUSE_NORMALIZE_CONV,
      * FUSE_GRADIENT_STRIDE. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
-               FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE,
+               FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE | FUSE_NORM_POOL,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* The name of each bit 1 << i: "norm-relu", …; ends with NULL. */

@@ -41,6 +41,17 @@ typedef enum OpKind {
      * the norm in front of it: (as OP_BATCH_NORM_BACKWARD, but dy [.., K] of the convolution's result;
      * conv_weight [K, C, 1, 1]) -> dx?, dweight, dbias, g, dlayer_bias?. Activation: OP_RELU or none. */
     OP_CONV_NORM_BACKWARD,
+    /* What graph_fuse makes of a batch norm, an activation that never falls, and a max pool of its result,
+     * which is never in memory: the largest result is that of the largest x of a window, or of the smallest
+     * where the channel's scale, weight * inverse_deviation, is below 0.
+     * (as OP_BATCH_NORM, without an addend) -> (as OP_BATCH_NORM, y [N, H', W', C]), extreme [N, H', W', C],
+     * index u8 [N, H', W', C]: that x, and where in its window it lay, as in OP_MAX_POOL. Backward: the
+     * OP_BATCH_NORM_BACKWARD of extreme and y, with g and without dx, then OP_NORM_POOL_BACKWARD. */
+    OP_NORM_POOL,
+    /* (g [N, H', W', C], x, weight, mean, inverse_deviation, dweight, dbias, index) -> dx = weight *
+     * inverse_deviation * (G - (dbias + x^ * dweight) / n), where G is the sum of g of the windows whose
+     * extreme the pixel is, x^ = (x - mean) * inverse_deviation, n the pixels of x */
+    OP_NORM_POOL_BACKWARD,
     /* These two are what graph_fuse makes of a batch norm whose result n goes to squeeze and excitation
      * alone; n is never in memory. The first makes what the gate is computed from, the second multiplies by
      * the gate.
@@ -176,7 +187,10 @@ enum {
     NORM_OUTPUTS,
     NORM_SIGNS = NORM_OUTPUTS,       /* FUSE_NORM_SIGNS */
     NORM_IMAGE_MEANS = NORM_OUTPUTS, /* of OP_NORM_SQUEEZE, whose other operands are OP_BATCH_NORM's */
-    NORM_SQUEEZE_OUTPUTS
+    NORM_SQUEEZE_OUTPUTS,
+    NORM_POOL_EXTREME = NORM_OUTPUTS, /* of OP_NORM_POOL, whose other operands are OP_BATCH_NORM's */
+    NORM_POOL_INDEX,
+    NORM_POOL_OUTPUTS
 };
 enum { SIGNS_IN_BYTE = 8 }; /* of NORM_SIGNS */
 enum {
@@ -193,6 +207,17 @@ enum {
     CONV_NORM_BACK_INPUTS
 };
 enum { NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS, NORM_BACK_G, NORM_BACK_DLAYER_BIAS };
+enum {
+    NORM_POOL_BACK_G,
+    NORM_POOL_BACK_X,
+    NORM_POOL_BACK_WEIGHT,
+    NORM_POOL_BACK_MEAN,
+    NORM_POOL_BACK_INVERSE_DEVIATION,
+    NORM_POOL_BACK_DWEIGHT,
+    NORM_POOL_BACK_DBIAS,
+    NORM_POOL_BACK_INDEX,
+    NORM_POOL_BACK_INPUTS
+};
 enum {
     NORM_SQUEEZE_BACK_DY,
     NORM_SQUEEZE_BACK_G,
@@ -393,6 +418,7 @@ typedef struct Node {
              * OP_GELU, OP_SILU, OP_MISH; 0: none. */
             OpKind activation;
             float slope; /* of OP_RELU */
+            Pool2d pool; /* of OP_NORM_POOL and OP_NORM_POOL_BACKWARD */
         } norm;
         struct {
             float slope;

@@ -16,7 +16,7 @@ enum {
     GRAPH_RANK_MAX = 4,
     GRAPH_NAME_MAX = 96,
     NODE_INPUTS_MAX = 9,
-    NODE_OUTPUTS_MAX = 6,
+    NODE_OUTPUTS_MAX = 7,
     GRAPH_CHANNELS_MAX = 4
 };
 

@@ -147,6 +147,48 @@ static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId ou
         graph_contribute_gradient(graph, addend, output_gradient);
 }
 
+static void norm_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    const size_t at = graph->node_count;
+    Node of_norm = {.op = OP_BATCH_NORM_BACKWARD,
+                    .inputs = {[NORM_BACK_DY] = output_gradient,
+                               [NORM_BACK_X] = node->outputs[NORM_POOL_EXTREME],
+                               [NORM_BACK_WEIGHT] = node->inputs[NORM_WEIGHT],
+                               [NORM_BACK_BIAS] = node->inputs[NORM_BIAS],
+                               [NORM_BACK_MEAN] = node->outputs[NORM_MEAN],
+                               [NORM_BACK_INVERSE_DEVIATION] = node->outputs[NORM_INVERSE_DEVIATION],
+                               [NORM_BACK_Y] = TENSOR_NONE,
+                               [NORM_BACK_DY2] = TENSOR_NONE},
+                    .input_count = NORM_BACK_INPUTS,
+                    .as.norm = node->as.norm};
+    const TensorId of[5] = {[NORM_BACK_DX] = TENSOR_NONE,
+                            [NORM_BACK_DWEIGHT] = node->inputs[NORM_WEIGHT],
+                            [NORM_BACK_DBIAS] = node->inputs[NORM_BIAS],
+                            [NORM_BACK_G] = TENSOR_NONE,
+                            [NORM_BACK_DLAYER_BIAS] = node->inputs[NORM_LAYER_BIAS]};
+    const TensorId x = node->inputs[NORM_X];
+    const Tensor like = *graph_tensor(graph, node->outputs[NORM_Y]); /* a copy: the table moves */
+    graph_append_backward(graph, node, &of_norm, of, 5);
+    if (graph->node_count == at)
+        return;
+    store_output(graph, at, NORM_BACK_G, like.type, like.rank, like.shape);
+    if (graph->failure.status)
+        return;
+    const TensorId *made = graph->nodes[at].outputs;
+    Node backward = {.op = OP_NORM_POOL_BACKWARD,
+                     .inputs = {[NORM_POOL_BACK_G] = made[NORM_BACK_G],
+                                [NORM_POOL_BACK_X] = x,
+                                [NORM_POOL_BACK_WEIGHT] = node->inputs[NORM_WEIGHT],
+                                [NORM_POOL_BACK_MEAN] = node->outputs[NORM_MEAN],
+                                [NORM_POOL_BACK_INVERSE_DEVIATION] = node->outputs[NORM_INVERSE_DEVIATION],
+                                [NORM_POOL_BACK_DWEIGHT] = made[NORM_BACK_DWEIGHT],
+                                [NORM_POOL_BACK_DBIAS] = made[NORM_BACK_DBIAS],
+                                [NORM_POOL_BACK_INDEX] = node->outputs[NORM_POOL_INDEX]},
+                     .input_count = NORM_POOL_BACK_INPUTS,
+                     .as.norm = node->as.norm};
+    graph_append_backward(graph, node, &backward, &x, 1);
+}
+
 /* Returns the operations of the convolution's data gradient. */
 static int64_t conv_norm_backward_flops(const Graph *graph, const Node *node)
 {
@@ -242,11 +284,13 @@ const OpRow op_rows_norm[] = {
      .overwrites = {[NORM_BACK_DX] = 1 << NORM_BACK_X | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2},
      .flops = conv_norm_backward_flops},
     /* Made by graph_fuse alone, which infers their outputs. */
+    {.op = OP_NORM_POOL, .name = "norm_pool", .differentiate = norm_pool_differentiate},
     {.op = OP_NORM_SQUEEZE, .name = "norm_squeeze", .differentiate = norm_squeeze_differentiate},
     {.op = OP_NORM_GATE,
      .name = "norm_gate",
      .differentiate = norm_gate_differentiate,
      .overwrites = {1 << NORM_GATE_X | 1 << NORM_GATE_ADDEND}},
+    {.op = OP_NORM_POOL_BACKWARD, .name = "norm_pool_backward", .overwrites = {1 << NORM_POOL_BACK_X}},
     {.op = OP_NORM_SQUEEZE_BACKWARD,
      .name = "norm_squeeze_backward",
      .optional = 1 << NORM_BACK_DX,

@@ -162,8 +162,9 @@ typedef struct CpuOp {
 
 /* The rows of each file that computes ops; each list ends with a row without run. */
 extern const CpuOp cpu_ops_pointwise[], cpu_ops_convolution[], cpu_ops_norm[], cpu_ops_norm_gate[],
-    cpu_ops_channel[], cpu_ops_box[], cpu_ops_tokens[], cpu_ops_self_attention[], cpu_ops_window[],
-    cpu_ops_loss[], cpu_ops_loss_pixel[], cpu_ops_loss_mask[], cpu_ops_loss_target[], cpu_ops_update[];
+    cpu_ops_norm_pool[], cpu_ops_channel[], cpu_ops_box[], cpu_ops_tokens[], cpu_ops_self_attention[],
+    cpu_ops_window[], cpu_ops_loss[], cpu_ops_loss_pixel[], cpu_ops_loss_mask[], cpu_ops_loss_target[],
+    cpu_ops_update[];
 
 /* Returns the geometry of a convolution, from the tensors that it reads and writes (cpu_convolution.c). */
 DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv);
@@ -195,6 +196,23 @@ FshStatus cpu_norm_average(const CpuStep *step, double *pairs, int64_t channels,
 FshStatus cpu_norm_batch_statistics(CpuStep *step, double *moments, int64_t channels, int64_t pixels,
                                     FshError *error);
 void cpu_norm_running_statistics(CpuStep *step, int64_t channels);
+/* The images of a pool: in, which it reads, and out, which it makes. */
+typedef struct CpuPoolImages {
+    PoolShape shape;
+    int64_t in_size, out_size; /* elements of one image */
+    int64_t in_row, out_row;   /* elements of one row */
+} CpuPoolImages;
+CpuPoolImages cpu_pool_images(const Pool2d *pool, const Tensor *in, const Tensor *out);
+/* y = (x - mean) * scale + bias, [channels], in the program's scratch memory. */
+typedef struct CpuNormChannels {
+    const float *mean, *scale, *bias;
+} CpuNormChannels;
+/* Prepares a step whose operands are those of an OP_BATCH_NORM. */
+FshStatus cpu_norm_prepare(CpuStep *step, FshError *error);
+/* Computes what y is made with, for cpu_norm_channels; of a training norm from x, and moves the running
+ * statistics. */
+FshStatus cpu_norm_statistics(CpuStep *step, FshError *error);
+CpuNormChannels cpu_norm_channels(const CpuStep *step);
 /* Computes the part of a convolution's activation that its primitive leaves. */
 void cpu_convolution_activate(CpuStep *step);
 

@@ -3,7 +3,6 @@
  * memory, element by element, which it allows. */
 #include "trainer/backend/cpu/cpu_kernels_tables.h"
 
-#include <float.h>
 #include <string.h>
 
 #include "trainer/backend/cpu/cpu_kernels_value.h"
@@ -11,20 +10,16 @@
 
 extern const CpuChannelKernels FSHARD_CHANNEL_KERNELS;
 extern const CpuDepthwiseKernels FSHARD_DEPTHWISE_KERNELS;
+extern const CpuPoolKernels FSHARD_POOL_KERNELS;
 
 enum {
     BLOCK_ROWS = 32,    /* summed in float before they join a double: an error of some 1e-7 relative */
-    CHANNEL_BLOCK = 64, /* of pools and sums: accumulators that stay in registers or L1 */
+    CHANNEL_BLOCK = 64, /* of means: accumulators that stay in registers or L1 */
 };
 
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 static void normalize(const uint8_t *x, const float *scale, const float *shift, void *result, int64_t rows,
@@ -363,143 +358,7 @@ static void norm_backward_apply(const NormBackward *norm, int64_t first, int64_t
     }
 }
 
-/* ---- pools ---- */
-
-/* Finds the input pixels first..end that window `out` covers along one axis. */
-static void window(int64_t out, int64_t in_size, const PoolShape *shape, int64_t *first, int64_t *end)
-{
-    const int64_t start = out * shape->stride - shape->padding;
-    *first = larger(start, 0);
-    *end = smaller(start + shape->kernel, in_size);
-}
-
-/* Finds the windows first..end that cover input pixel `in` along one axis. */
-static void covering(int64_t in, int64_t out_size, const PoolShape *shape, int64_t *first, int64_t *end)
-{
-    const int64_t position = in + shape->padding;
-    *first = position < shape->kernel ? 0 : (position - shape->kernel) / shape->stride + 1;
-    *end = smaller(position / shape->stride + 1, out_size);
-}
-
-static void max_pool(const PoolShape *s, const void *values, int64_t out_row, void *result, uint8_t *index)
-{
-    const Value *x = values;
-    Value *y = result;
-    int64_t row_first, row_end, column_first, column_end;
-    const int64_t channels = s->channels;
-    window(out_row, s->in_height, s, &row_first, &row_end);
-    for (int64_t out_column = 0; out_column < s->out_width; out_column++, y += channels, index += channels) {
-        window(out_column, s->in_width, s, &column_first, &column_end);
-        for (int64_t block = 0; block < channels; block += CHANNEL_BLOCK) {
-            const int64_t size = smaller(CHANNEL_BLOCK, channels - block);
-            float best[CHANNEL_BLOCK];
-            int32_t where[CHANNEL_BLOCK];
-            for (int64_t c = 0; c < CHANNEL_BLOCK; c++) {
-                best[c] = -FLT_MAX;
-                where[c] = -1;
-            }
-            for (int64_t row = row_first; row < row_end; row++)
-                for (int64_t column = column_first; column < column_end; column++) {
-                    const Value *pixel = x + (row * s->in_width + column) * channels + block;
-                    const int32_t here = (int32_t)((row - out_row * s->stride + s->padding) * s->kernel +
-                                                   column - out_column * s->stride + s->padding);
-#pragma omp simd
-                    for (int64_t c = 0; c < size; c++) {
-                        /* The first of equals stays; NaN wins, as in PyTorch. */
-                        const float value = load(pixel[c]);
-                        const bool wins = value > best[c] || where[c] < 0 || value != value;
-                        best[c] = wins ? value : best[c];
-                        where[c] = wins ? here : where[c];
-                    }
-                }
-            for (int64_t c = 0; c < size; c++) {
-                y[block + c] = store(best[c]);
-                index[block + c] = (uint8_t)where[c];
-            }
-        }
-    }
-}
-
-/* Gathers instead of scattering: each input pixel is written once, by one thread. */
-static void max_pool_backward(const PoolShape *s, const void *gradient, const uint8_t *index, int64_t in_row,
-                              void *result)
-{
-    const Value *dy = gradient;
-    Value *dx = result;
-    int64_t row_first, row_end, column_first, column_end;
-    const int64_t channels = s->channels;
-    covering(in_row, s->out_height, s, &row_first, &row_end);
-    for (int64_t in_column = 0; in_column < s->in_width; in_column++, dx += channels) {
-        covering(in_column, s->out_width, s, &column_first, &column_end);
-        for (int64_t block = 0; block < channels; block += CHANNEL_BLOCK) {
-            const int64_t size = smaller(CHANNEL_BLOCK, channels - block);
-            float sum[CHANNEL_BLOCK] = {0};
-            for (int64_t row = row_first; row < row_end; row++)
-                for (int64_t column = column_first; column < column_end; column++) {
-                    const int64_t at = (row * s->out_width + column) * channels + block;
-                    const int32_t here = (int32_t)((in_row - row * s->stride + s->padding) * s->kernel +
-                                                   in_column - column * s->stride + s->padding);
-#pragma omp simd
-                    for (int64_t c = 0; c < size; c++)
-                        sum[c] += index[at + c] == here ? load(dy[at + c]) : 0;
-                }
-            for (int64_t c = 0; c < size; c++)
-                dx[block + c] = store(sum[c]);
-        }
-    }
-}
-
-/* Computes y = share * the sum of pixels [row_first, row_end) x [column_first, column_end) of an image of
- * `width` pixels a row. */
-static void window_sum(const Value *x, int64_t width, int64_t channels, int64_t row_first, int64_t row_end,
-                       int64_t column_first, int64_t column_end, float share, Value *y)
-{
-    for (int64_t block = 0; block < channels; block += CHANNEL_BLOCK) {
-        const int64_t size = smaller(CHANNEL_BLOCK, channels - block);
-        float sum[CHANNEL_BLOCK] = {0};
-        for (int64_t row = row_first; row < row_end; row++)
-            for (int64_t column = column_first; column < column_end; column++) {
-                const Value *pixel = x + (row * width + column) * channels + block;
-#pragma omp simd
-                for (int64_t c = 0; c < size; c++)
-                    sum[c] += load(pixel[c]);
-            }
-#pragma omp simd
-        for (int64_t c = 0; c < size; c++)
-            y[block + c] = store(sum[c] * share);
-    }
-}
-
-/* Returns what one pixel of a window counts in the window's mean. */
-static float window_share(const PoolShape *s, int64_t out_row, int64_t out_column)
-{
-    if (!s->ceil)
-        return 1 / (float)(s->kernel * s->kernel);
-    return 1 / (float)(smaller(s->kernel, s->in_height - out_row * s->stride) *
-                       smaller(s->kernel, s->in_width - out_column * s->stride));
-}
-
-static void avg_pool(const PoolShape *s, const void *x, int64_t out_row, void *y)
-{
-    int64_t row_first, row_end, column_first, column_end;
-    window(out_row, s->in_height, s, &row_first, &row_end);
-    for (int64_t out_column = 0; out_column < s->out_width; out_column++) {
-        window(out_column, s->in_width, s, &column_first, &column_end);
-        window_sum(x, s->in_width, s->channels, row_first, row_end, column_first, column_end,
-                   window_share(s, out_row, out_column), (Value *)y + out_column * s->channels);
-    }
-}
-
-static void avg_pool_backward(const PoolShape *s, const void *dy, int64_t in_row, void *dx)
-{
-    int64_t row_first, row_end, column_first, column_end;
-    covering(in_row, s->out_height, s, &row_first, &row_end);
-    for (int64_t in_column = 0; in_column < s->in_width; in_column++) {
-        covering(in_column, s->out_width, s, &column_first, &column_end);
-        window_sum(dy, s->out_width, s->channels, row_first, row_end, column_first, column_end,
-                   window_share(s, row_first, column_first), (Value *)dx + in_column * s->channels);
-    }
-}
+/* ---- means ---- */
 
 static void row_mean(const void *values, int64_t rows, int64_t width, void *result)
 {
@@ -554,13 +413,10 @@ const CpuKernels FSHARD_KERNELS = {
     .norm_forward = norm_forward,
     .norm_backward_sums = norm_backward_sums,
     .norm_backward_apply = norm_backward_apply,
-    .max_pool = max_pool,
-    .max_pool_backward = max_pool_backward,
-    .avg_pool = avg_pool,
-    .avg_pool_backward = avg_pool_backward,
     .row_mean = row_mean,
     .scale = scale_by,
     .channel = &FSHARD_CHANNEL_KERNELS,
     .depthwise = &FSHARD_DEPTHWISE_KERNELS,
+    .pool = &FSHARD_POOL_KERNELS,
     .update = &FSHARD_UPDATE_KERNELS,
 };

@@ -22,6 +22,7 @@
 
 #include "trainer/backend/cpu/cpu_kernels_channel.h"
 #include "trainer/backend/cpu/cpu_kernels_depthwise.h"
+#include "trainer/backend/cpu/cpu_kernels_pool.h"
 #include "trainer/backend/cpu/cpu_kernels_update.h"
 #include "trainer/graph/graph.h"
 
@@ -52,11 +53,6 @@ typedef struct NormBackward {
     /* Second pass: dx = from_g * g + from_x * (x - mean) + constant, [width] each. */
     const float *from_g, *from_x, *constant;
 } NormBackward;
-
-typedef struct PoolShape {
-    int64_t channels, in_height, in_width, out_height, out_width, kernel, stride, padding;
-    bool ceil;
-} PoolShape;
 
 typedef struct CpuKernels {
     const char *name; /* "baseline", "avx2", "avx512" */
@@ -95,15 +91,6 @@ typedef struct CpuKernels {
     /* Computes dx: the second pass. */
     void (*norm_backward_apply)(const NormBackward *norm, int64_t first, int64_t rows, int64_t width);
 
-    /* Computes one output row of one image: x [in_height, in_width, channels] -> y, index [out_width,
-     * channels]. */
-    void (*max_pool)(const PoolShape *shape, const void *x, int64_t out_row, void *y, uint8_t *index);
-    /* Computes one input row of one image: dy, index [out_height, out_width, channels] -> dx [in_width,
-     * channels]. */
-    void (*max_pool_backward)(const PoolShape *shape, const void *dy, const uint8_t *index, int64_t in_row,
-                              void *dx);
-    void (*avg_pool)(const PoolShape *shape, const void *x, int64_t out_row, void *y);
-    void (*avg_pool_backward)(const PoolShape *shape, const void *dy, int64_t in_row, void *dx);
     /* Computes y[c] = sum over rows / rows; x [rows, width]. */
     void (*row_mean)(const void *x, int64_t rows, int64_t width, void *y);
     /* Computes y = factor * x. */
@@ -111,6 +98,7 @@ typedef struct CpuKernels {
 
     const CpuChannelKernels *channel;
     const CpuDepthwiseKernels *depthwise;
+    const CpuPoolKernels *pool;
     const CpuUpdateKernels *update;
 } CpuKernels;
 

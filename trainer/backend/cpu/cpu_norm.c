@@ -76,7 +76,7 @@ static Stretch stretch_of(int64_t first, int64_t pixels, int64_t channels, int64
                      .rest_width = pixels % pixels_in_row * channels};
 }
 
-static FshStatus batch_norm_prepare(CpuStep *step, FshError *error)
+FshStatus cpu_norm_prepare(CpuStep *step, FshError *error)
 {
     const bool is_bias = step->node->op == OP_BIAS_BACKWARD;
     const Tensor *x = cpu_input(step, step->node->op == OP_BATCH_NORM_BACKWARD ? NORM_BACK_X : 0);
@@ -320,7 +320,7 @@ static void forward_part(void *context, int part, int64_t begin, int64_t end)
     step->kernels->norm_forward(&last, 0, 1, stretch->rest_width);
 }
 
-static FshStatus batch_norm_run(CpuStep *step, FshError *error)
+FshStatus cpu_norm_statistics(CpuStep *step, FshError *error)
 {
     const NormShape *shape = step->plan;
     FshStatus status = FSH_OK;
@@ -335,8 +335,21 @@ static FshStatus batch_norm_run(CpuStep *step, FshError *error)
         return status;
     set_coefficients(step, step->outputs[NORM_MEAN], step->outputs[NORM_INVERSE_DEVIATION],
                      step->inputs[NORM_WEIGHT], step->inputs[NORM_BIAS]);
-    run_over(step, &shape->whole, forward_part);
     return FSH_OK;
+}
+
+CpuNormChannels cpu_norm_channels(const CpuStep *step)
+{
+    return (CpuNormChannels){coefficient(step, MEAN), coefficient(step, SCALE), coefficient(step, BIAS)};
+}
+
+static FshStatus batch_norm_run(CpuStep *step, FshError *error)
+{
+    const NormShape *shape = step->plan;
+    FshStatus status = cpu_norm_statistics(step, error);
+    if (!status)
+        run_over(step, &shape->whole, forward_part);
+    return status;
 }
 
 /* ---- backward ---- */
@@ -474,7 +487,7 @@ static FshStatus batch_norm_backward_run(CpuStep *step, FshError *error)
 static FshStatus bias_prepare(CpuStep *step, FshError *error)
 {
     step->kernels = cpu_kernels(step->program->backend, cpu_input(step, 0)->type); /* the result is f32 */
-    return batch_norm_prepare(step, error);
+    return cpu_norm_prepare(step, error);
 }
 
 /* Computes dbias = sum dy, by the sums of a norm of dy itself. */
@@ -490,8 +503,8 @@ static FshStatus bias_backward_run(CpuStep *step, FshError *error)
 }
 
 const CpuOp cpu_ops_norm[] = {
-    {OP_BATCH_NORM, .prepare = batch_norm_prepare, .run = batch_norm_run},
-    {OP_BATCH_NORM_BACKWARD, .prepare = batch_norm_prepare, .run = batch_norm_backward_run},
+    {OP_BATCH_NORM, .prepare = cpu_norm_prepare, .run = batch_norm_run},
+    {OP_BATCH_NORM_BACKWARD, .prepare = cpu_norm_prepare, .run = batch_norm_backward_run},
     {OP_BIAS_BACKWARD, .prepare = bias_prepare, .run = bias_backward_run},
     {OP_KIND_COUNT, NULL, NULL},
 };

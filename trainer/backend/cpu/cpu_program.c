@@ -10,9 +10,10 @@ enum { ALIGNMENT = 64 };
 
 /* The rows of all cpu_*.c files that compute ops. */
 static const CpuOp *const families[] = {
-    cpu_ops_box,        cpu_ops_tokens,    cpu_ops_channel,     cpu_ops_convolution,    cpu_ops_loss,
-    cpu_ops_loss_pixel, cpu_ops_loss_mask, cpu_ops_loss_target, cpu_ops_norm,           cpu_ops_norm_gate,
-    cpu_ops_pointwise,  cpu_ops_update,    cpu_ops_window,      cpu_ops_self_attention, NULL};
+    cpu_ops_box,    cpu_ops_tokens,     cpu_ops_channel,        cpu_ops_convolution,
+    cpu_ops_loss,   cpu_ops_loss_pixel, cpu_ops_loss_mask,      cpu_ops_loss_target,
+    cpu_ops_norm,   cpu_ops_norm_gate,  cpu_ops_norm_pool,      cpu_ops_pointwise,
+    cpu_ops_update, cpu_ops_window,     cpu_ops_self_attention, NULL};
 
 /* Returns the row of an op; NULL: this backend does not know it. */
 static const CpuOp *find_op(OpKind op)

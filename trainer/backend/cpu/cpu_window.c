@@ -4,30 +4,25 @@
 
 /* ---- pools: rows of images, divided over the threads ---- */
 
-/* Describes a pool. in: the larger tensor, out: what the forward pool makes. */
-static PoolShape pool_shape(const CpuStep *step, const Tensor *in, const Tensor *out)
+CpuPoolImages cpu_pool_images(const Pool2d *pool, const Tensor *in, const Tensor *out)
 {
-    const Pool2d *pool = &step->node->as.pool;
-    return (PoolShape){in->shape[3], in->shape[1], in->shape[2],  out->shape[1], out->shape[2],
-                       pool->kernel, pool->stride, pool->padding, pool->ceil};
+    const int64_t channels = in->shape[3];
+    return (CpuPoolImages){.shape = {channels, in->shape[1], in->shape[2], out->shape[1], out->shape[2],
+                                     pool->kernel, pool->stride, pool->padding, pool->ceil},
+                           .in_size = in->shape[1] * in->shape[2] * channels,
+                           .out_size = out->shape[1] * out->shape[2] * channels,
+                           .in_row = in->shape[2] * channels,
+                           .out_row = out->shape[2] * channels};
 }
 
 typedef struct PoolJob {
     const CpuStep *step;
-    PoolShape shape;
-    int64_t in_size, out_size; /* elements of one image */
-    int64_t in_row, out_row;   /* elements of one row */
+    CpuPoolImages images;
 } PoolJob;
 
 static PoolJob pool_job(const CpuStep *step, const Tensor *in, const Tensor *out)
 {
-    const PoolShape s = pool_shape(step, in, out);
-    return (PoolJob){step,
-                     s,
-                     s.in_height * s.in_width * s.channels,
-                     s.out_height * s.out_width * s.channels,
-                     s.in_width * s.channels,
-                     s.out_width * s.channels};
+    return (PoolJob){step, cpu_pool_images(&step->node->as.pool, in, out)};
 }
 
 static void max_pool_part(void *context, int part, int64_t begin, int64_t end)
@@ -36,17 +31,18 @@ static void max_pool_part(void *context, int part, int64_t begin, int64_t end)
     const CpuStep *step = job->step;
     (void)part;
     for (int64_t i = begin; i < end; i++)
-        step->kernels->max_pool(&job->shape, cpu_read(step, 0, i / job->shape.out_height * job->in_size),
-                                i % job->shape.out_height, cpu_write(step, 0, i * job->out_row),
-                                cpu_write(step, MAX_POOL_INDEX, i * job->out_row));
+        step->kernels->pool->max_pool(
+            &job->images.shape, cpu_read(step, 0, i / job->images.shape.out_height * job->images.in_size),
+            i % job->images.shape.out_height, cpu_write(step, 0, i * job->images.out_row),
+            cpu_write(step, MAX_POOL_INDEX, i * job->images.out_row));
 }
 
 static FshStatus max_pool_run(CpuStep *step, FshError *error)
 {
     PoolJob job = pool_job(step, cpu_input(step, 0), cpu_output(step, 0));
     (void)error;
-    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.shape.out_height, max_pool_part,
-                 &job);
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.images.shape.out_height,
+                 max_pool_part, &job);
     return FSH_OK;
 }
 
@@ -56,10 +52,11 @@ static void max_pool_backward_part(void *context, int part, int64_t begin, int64
     const CpuStep *step = job->step;
     (void)part;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t image = i / job->shape.in_height * job->out_size;
-        step->kernels->max_pool_backward(&job->shape, cpu_read(step, MAX_POOL_BACK_DY, image),
-                                         cpu_read(step, MAX_POOL_BACK_INDEX, image), i % job->shape.in_height,
-                                         cpu_write(step, 0, i * job->in_row));
+        const int64_t image = i / job->images.shape.in_height * job->images.out_size;
+        step->kernels->pool->max_pool_backward(&job->images.shape, cpu_read(step, MAX_POOL_BACK_DY, image),
+                                               cpu_read(step, MAX_POOL_BACK_INDEX, image),
+                                               i % job->images.shape.in_height,
+                                               cpu_write(step, 0, i * job->images.in_row));
     }
 }
 
@@ -67,7 +64,7 @@ static FshStatus max_pool_backward_run(CpuStep *step, FshError *error)
 {
     PoolJob job = pool_job(step, cpu_output(step, 0), cpu_input(step, 0));
     (void)error;
-    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.shape.in_height,
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.images.shape.in_height,
                  max_pool_backward_part, &job);
     return FSH_OK;
 }
@@ -78,16 +75,17 @@ static void avg_pool_part(void *context, int part, int64_t begin, int64_t end)
     const CpuStep *step = job->step;
     (void)part;
     for (int64_t i = begin; i < end; i++)
-        step->kernels->avg_pool(&job->shape, cpu_read(step, 0, i / job->shape.out_height * job->in_size),
-                                i % job->shape.out_height, cpu_write(step, 0, i * job->out_row));
+        step->kernels->pool->avg_pool(
+            &job->images.shape, cpu_read(step, 0, i / job->images.shape.out_height * job->images.in_size),
+            i % job->images.shape.out_height, cpu_write(step, 0, i * job->images.out_row));
 }
 
 static FshStatus avg_pool_run(CpuStep *step, FshError *error)
 {
     PoolJob job = pool_job(step, cpu_input(step, 0), cpu_output(step, 0));
     (void)error;
-    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.shape.out_height, avg_pool_part,
-                 &job);
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.images.shape.out_height,
+                 avg_pool_part, &job);
     return FSH_OK;
 }
 
@@ -97,16 +95,16 @@ static void avg_pool_backward_part(void *context, int part, int64_t begin, int64
     const CpuStep *step = job->step;
     (void)part;
     for (int64_t i = begin; i < end; i++)
-        step->kernels->avg_pool_backward(&job->shape,
-                                         cpu_read(step, 0, i / job->shape.in_height * job->out_size),
-                                         i % job->shape.in_height, cpu_write(step, 0, i * job->in_row));
+        step->kernels->pool->avg_pool_backward(
+            &job->images.shape, cpu_read(step, 0, i / job->images.shape.in_height * job->images.out_size),
+            i % job->images.shape.in_height, cpu_write(step, 0, i * job->images.in_row));
 }
 
 static FshStatus avg_pool_backward_run(CpuStep *step, FshError *error)
 {
     PoolJob job = pool_job(step, cpu_output(step, 0), cpu_input(step, 0));
     (void)error;
-    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.shape.in_height,
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.images.shape.in_height,
                  avg_pool_backward_part, &job);
     return FSH_OK;
 }

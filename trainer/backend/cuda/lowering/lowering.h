@@ -6,6 +6,7 @@
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_LOWERING_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_LOWERING_H
 
+#include "trainer/backend/cuda/kernels/kernels_window.h"
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 
 typedef struct LoweringRow {
@@ -17,9 +18,12 @@ typedef struct LoweringRow {
  * FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error);
 
-/* Returns whether the norm that reads these sums, CONV_SUMS of a convolution, must have them in memory to
- * exchange them with other ranks: it does not make statistics and result in one launch then. */
-bool lowering_sums_are_exchanged(const CudaProgram *program, TensorId sums);
+/* Returns whether the norm that reads these sums, CONV_SUMS of a convolution, is none that could make
+ * statistics and result in one launch: it exchanges them with other ranks, or pools its result. */
+bool lowering_sums_are_wanted(const CudaProgram *program, TensorId sums);
+
+/* Returns the pool as kernels have it (lowering_window.c). */
+PoolShape lowering_pool_shape(const Pool2d *pool);
 
 /* Enqueues what makes the gradients of this rank the mean of all runs since the last update, and the loss NaN
  * if one of theirs was: in front of an exchange, where step, of OP_UPDATE, is UPDATE_JOINED. */

@@ -390,7 +390,7 @@ static void leave_out_sums(const CudaProgram *program, Step *step)
     Direct direct;
     if (step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS) &&
         kernel_batch_norm_is_whole(out(step, CONV_Y)) &&
-        !lowering_sums_are_exchanged(program, step->node->outputs[CONV_SUMS]) &&
+        !lowering_sums_are_wanted(program, step->node->outputs[CONV_SUMS]) &&
         !direct_step_fits(step, &direct))
         step->outputs[CONV_SUMS].data = NULL; /* the norm's step looks here */
 }

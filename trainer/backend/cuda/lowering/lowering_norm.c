@@ -1,6 +1,7 @@
 #include "trainer/backend/cuda/lowering/norm_step.h"
 
 #include "trainer/backend/cuda/kernels/kernels_norm_gate.h"
+#include "trainer/backend/cuda/kernels/kernels_norm_pool.h"
 #include "trainer/backend/cuda/lowering/device_ranks.h"
 
 /* A norm whose statistics are of several ranks exchanges two numbers of each channel in each direction.
@@ -32,11 +33,13 @@ static bool is_synced(const CudaProgram *program, const Node *node)
     return node->as.norm.options.sync && program_backend(program)->ranks;
 }
 
-bool lowering_sums_are_exchanged(const CudaProgram *program, TensorId sums)
+bool lowering_sums_are_wanted(const CudaProgram *program, TensorId sums)
 {
     const Graph *graph = program->base.graph;
     for (size_t n = 0; n < graph_node_count(graph); n++) {
         const Node *node = graph_node(graph, (NodeId)n);
+        if (node->op == OP_NORM_POOL && node->inputs[NORM_SUMS] == sums)
+            return true;
         if (node->op == OP_BATCH_NORM && node->inputs[NORM_SUMS] == sums)
             return is_synced(program, node) && !device_ranks_boxes(program_backend(program)->ranks);
     }
@@ -54,7 +57,8 @@ static uint64_t means_bytes(const Step *step)
  * operands have the same places. */
 static FshStatus exchange(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const bool forward = step->node->op == OP_BATCH_NORM || step->node->op == OP_NORM_SQUEEZE;
+    const bool forward = step->node->op == OP_BATCH_NORM || step->node->op == OP_NORM_SQUEEZE ||
+                         step->node->op == OP_NORM_POOL;
     const DeviceTensor *sums = forward ? maybe_in(step, NORM_SUMS) : NULL;
     const RankMean of_sums = {sums ? sums->data : NULL, sums ? 2 * (uint64_t)sums->pitch : 0, RANK_F32};
     const RankMean of_means = {step->scratch, 2 * (uint64_t)in(step, NORM_X)->pitch, RANK_F64};
@@ -251,6 +255,62 @@ static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshE
                     error);
 }
 
+/* ---- norms and pools ---- */
+
+static FshStatus norm_pool_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)error;
+    want_scratch(step, means_bytes(step) + kernel_column_scratch_bytes(in(step, NORM_X)));
+    if (is_synced(program, step->node))
+        step_own(step, program_backend(program)->ranks, leave_to_backend);
+    return FSH_OK;
+}
+
+/* Enqueues mean and inverse deviation of x, of its sums where a convolution has made them; those of all ranks
+ * where there are several. */
+static FshStatus pooled_statistics(const Step *step, const NormTensors *tensors, const NormRunning *running,
+                                   cudaStream_t stream, FshError *error)
+{
+    const DeviceTensor *sums = maybe_in(step, NORM_SUMS);
+    double *means = step->scratch;
+    FshStatus status = FSH_OK;
+    if (!sums)
+        status = CUDA_TRY(
+            kernel_batch_norm_means(tensors->x, 0, means, (char *)step->scratch + means_bytes(step), stream),
+            error);
+    if (!status && ranks_of(step))
+        status = exchange(step, stream, error);
+    if (status)
+        return status;
+    return CUDA_TRY(sums ? kernel_batch_norm_sum_statistics(tensors, running, sums, stream)
+                         : kernel_batch_norm_statistics(tensors, running, means, stream),
+                    error);
+}
+
+static FshStatus norm_pool(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const NormTensors tensors = forward_tensors(step);
+    const NormRunning running = running_of(step);
+    const NormActivation activation = norm_step_activation(step);
+    const PoolShape pool = lowering_pool_shape(&step->node->as.norm.pool);
+    const NormPooled pooled = {out(step, NORM_Y), out(step, NORM_POOL_EXTREME), out(step, NORM_POOL_INDEX)};
+    FshStatus status = pooled_statistics(step, &tensors, &running, stream, error);
+    return status ? status : CUDA_TRY(kernel_norm_pool(&tensors, &activation, &pool, &pooled, stream), error);
+}
+
+static FshStatus norm_pool_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const NormTensors tensors = {.x = in(step, NORM_POOL_BACK_X),
+                                 .weight = in(step, NORM_POOL_BACK_WEIGHT),
+                                 .mean = in(step, NORM_POOL_BACK_MEAN),
+                                 .inverse_deviation = in(step, NORM_POOL_BACK_INVERSE_DEVIATION)};
+    const PoolShape pool = lowering_pool_shape(&step->node->as.norm.pool);
+    return CUDA_TRY(kernel_norm_pool_backward(in(step, NORM_POOL_BACK_G), in(step, NORM_POOL_BACK_INDEX),
+                                              &tensors, in(step, NORM_POOL_BACK_DWEIGHT),
+                                              in(step, NORM_POOL_BACK_DBIAS), &pool, out(step, 0), stream),
+                    error);
+}
+
 /* ---- squeeze and excitation ---- */
 
 static FshStatus norm_squeeze_prepare(const CudaProgram *program, Step *step, FshError *error)
@@ -382,6 +442,8 @@ const LoweringRow lowering_norm[] = {
     {OP_BATCH_NORM, {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm}},
     {OP_BATCH_NORM_BACKWARD,
      {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm_backward}},
+    {OP_NORM_POOL, {.prepare = norm_pool_prepare, .bind = batch_norm_bind, .enqueue = norm_pool}},
+    {OP_NORM_POOL_BACKWARD, {.enqueue = norm_pool_backward}},
     {OP_NORM_SQUEEZE, {.prepare = norm_squeeze_prepare, .bind = batch_norm_bind, .enqueue = norm_squeeze}},
     {OP_NORM_SQUEEZE_BACKWARD,
      {.prepare = norm_squeeze_backward_prepare, .bind = batch_norm_bind, .enqueue = norm_squeeze_backward}},

@@ -1,10 +1,13 @@
 #include "trainer/backend/cuda/lowering/lowering.h"
-#include "trainer/backend/cuda/kernels/kernels_window.h"
+
+PoolShape lowering_pool_shape(const Pool2d *pool)
+{
+    return (PoolShape){(int)pool->kernel, (int)pool->stride, (int)pool->padding, pool->ceil};
+}
 
 static PoolShape pool_shape(const Step *step)
 {
-    const Pool2d *pool = &step->node->as.pool;
-    return (PoolShape){(int)pool->kernel, (int)pool->stride, (int)pool->padding, pool->ceil};
+    return lowering_pool_shape(&step->node->as.pool);
 }
 
 static FshStatus max_pool(const Step *step, cudaStream_t stream, FshError *error)

@@ -1,0 +1,178 @@
+/* FUSE_NORM_POOL: it finds its pattern, leaves alone what it must, and what it makes has its gradients. That
+ * results stay is in fusion_test and cuda_fusion_test. */
+#include "trainer/graph/graph.h"
+
+#include "tests/support/support.h"
+#include "tests/trainer/graph_support.h"
+
+/* A convolution, its norm, an activation and a pool, of two images. */
+typedef struct Pattern {
+    int64_t size, channels;
+    Pool2d pool;
+    bool no_relu, gelu, evaluated, bias;
+    float slope;
+    bool kept, read_twice; /* the result of the activation */
+    bool pooled_twice;     /* what comes of the pool is read twice */
+    bool addend;           /* in front of the activation */
+    int frozen;            /* of weight and bias of the norm: 1: the weight, 3: both */
+    int sample;            /* of the norm's statistics */
+    bool frozen_layer;     /* the convolution */
+} Pattern;
+
+static const Pool2d three = {.kernel = 3, .stride = 2, .padding = 1}, two = {.kernel = 2, .stride = 2};
+
+/* Returns the graph, differentiated; the caller frees it. */
+static Graph *graph_of(const Pattern *of, unsigned fusions)
+{
+    Graph *graph = graph_new();
+    const TensorId pixels = test_image(graph, 2, of->size, 3);
+    const Conv2d conv = {.channels = of->channels, .kernel = 3, .stride = 1, .padding = 1, .bias = of->bias};
+    const BatchNorm norm = {.training = !of->evaluated, .sample = of->sample};
+    TensorId x = graph_batch_norm(graph, "norm", graph_conv2d(graph, "conv", pixels, &conv), &norm);
+    if (of->addend)
+        x = graph_add(graph, x, graph_conv2d(graph, "other", pixels, &conv));
+    if (of->gelu)
+        x = graph_gelu(graph, x);
+    else if (!of->no_relu)
+        x = of->slope != 0 ? graph_leaky_relu(graph, x, of->slope) : graph_relu(graph, x);
+    if (of->kept)
+        graph_keep(graph, x, "kept");
+    TensorId y = graph_max_pool(graph, x, &of->pool);
+    TensorId features = graph_global_avg_pool(graph, y);
+    if (of->read_twice)
+        features = graph_add(graph, features, graph_global_avg_pool(graph, x));
+    if (of->pooled_twice)
+        features = graph_add(graph, features, graph_global_avg_pool(graph, graph_relu(graph, y)));
+    const TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    const TensorId loss = graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", features, 4, true),
+                                                      label, TENSOR_NONE, TENSOR_NONE, 0);
+    if (of->frozen & 1)
+        graph_freeze(graph, graph_find(graph, "norm.weight"));
+    if (of->frozen & 2)
+        graph_freeze(graph, graph_find(graph, "norm.bias"));
+    if (of->frozen_layer)
+        graph_freeze(graph, graph_find(graph, "conv.weight"));
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, fusions);
+    FshError error = {0};
+    assert_ok(graph_check(graph, &error), &error);
+    return graph;
+}
+
+/* Returns whether norm and pool are joined; else both must be there. */
+static bool joins(const Pattern *of, unsigned fusions)
+{
+    Graph *graph = graph_of(of, fusions);
+    const size_t joined = test_count_ops(graph, OP_NORM_POOL);
+    assert_int_equal(joined + test_count_ops(graph, OP_BATCH_NORM), 1);
+    assert_int_equal(joined + test_count_ops(graph, OP_MAX_POOL), 1);
+    assert_int_equal(joined + test_count_ops(graph, OP_MAX_POOL_BACKWARD), 1);
+    graph_free(&graph);
+    return joined == 1;
+}
+
+TEST(test_norms_join_pools_that_halve)
+{
+    static const Pattern with[] = {
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}},
+        {.size = 512, .channels = 8, .pool = {2, 2, 0, false}},
+        {.size = 300, .channels = 24, .pool = {3, 2, 1, false}, .bias = true},
+        {.size = 512, .channels = 8, .pool = {2, 2, 0, false}, .no_relu = true},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .slope = 0.2F},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .pooled_twice = true},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .frozen = 1},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .frozen = 2},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .frozen_layer = true},
+    };
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        if (!joins(&with[i], FUSE_ALL))
+            fail_msg("pattern %zu is left alone", i);
+        assert_false(joins(&with[i], FUSE_ALL & ~(unsigned)FUSE_NORM_POOL));
+    }
+}
+
+TEST(test_norms_and_other_pools_stay_apart)
+{
+    static const Pattern without[] = {
+        {.size = 511, .channels = 8, .pool = {3, 2, 1, false}}, /* few values */
+        {.size = 600, .channels = 12, .pool = {3, 2, 1, false}},
+        {.size = 512, .channels = 8, .pool = {3, 1, 1, false}},
+        {.size = 512, .channels = 8, .pool = {3, 2, 0, false}},
+        {.size = 512, .channels = 8, .pool = {3, 3, 0, false}},
+        {.size = 512, .channels = 8, .pool = {2, 2, 1, false}},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .gelu = true},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .evaluated = true},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .kept = true},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .read_twice = true},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .addend = true},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .frozen = 3},
+        {.size = 512, .channels = 8, .pool = {3, 2, 1, false}, .sample = 2},
+    };
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        if (joins(&without[i], FUSE_ALL))
+            fail_msg("pattern %zu is joined", i);
+}
+
+/* Returns the only node of the op. */
+static const Node *only_node(const Graph *graph, OpKind op)
+{
+    const Node *found = NULL;
+    for (size_t n = 0; n < graph_node_count(graph); n++)
+        if (graph_node(graph, (NodeId)n)->op == op) {
+            assert_null(found);
+            found = graph_node(graph, (NodeId)n);
+        }
+    assert_non_null(found);
+    return found;
+}
+
+/* The layer in front keeps what norms give it: its bias, and, where asked, the sums. */
+TEST(test_what_is_joined_is_still_a_norm)
+{
+    const Pattern of = {.size = 512, .channels = 8, .pool = three, .bias = true, .pooled_twice = true};
+    Graph *graph = graph_of(&of, FUSE_ALL);
+    const Node *forward = only_node(graph, OP_NORM_POOL), *sums = only_node(graph, OP_BATCH_NORM_BACKWARD),
+               *backward = only_node(graph, OP_NORM_POOL_BACKWARD);
+    const Tensor *g = graph_tensor(graph, sums->outputs[NORM_BACK_G]);
+    assert_true(forward->inputs[NORM_LAYER_BIAS] == graph_find(graph, "conv.bias"));
+    assert_int_equal(forward->as.norm.activation, OP_RELU);
+    assert_int_equal(graph_tensor(graph, forward->outputs[NORM_Y])->shape[1], 256);
+    assert_true(sums->inputs[NORM_BACK_X] == forward->outputs[NORM_POOL_EXTREME]);
+    assert_true(sums->inputs[NORM_BACK_DY2] !=
+                TENSOR_NONE); /* both readers' gradients: none adds them before */
+    assert_true(sums->outputs[NORM_BACK_DX] == TENSOR_NONE);
+    assert_int_equal(test_count_ops(graph, OP_ADD), 1); /* of features */
+    assert_true(g->rank == 4 && g->shape[1] == 256 && g->shape[3] == 8);
+    assert_true(backward->inputs[NORM_POOL_BACK_G] == sums->outputs[NORM_BACK_G]);
+    assert_true(backward->inputs[NORM_POOL_BACK_DWEIGHT] == graph_find(graph, "norm.weight.grad"));
+    assert_true(backward->inputs[NORM_POOL_BACK_DBIAS] == graph_find(graph, "norm.bias.grad"));
+    assert_int_equal(graph_tensor(graph, backward->outputs[0])->shape[1], 512);
+    graph_free(&graph);
+}
+
+/* Nothing in front of the norm is trained: its own gradients are all that is made. */
+TEST(test_no_gradient_passes_to_what_is_frozen)
+{
+    const Pattern of = {.size = 512, .channels = 8, .pool = two, .frozen_layer = true};
+    Graph *graph = graph_of(&of, FUSE_ALL);
+    assert_int_equal(test_count_ops(graph, OP_NORM_POOL_BACKWARD), 0);
+    assert_int_equal(test_count_ops(graph, OP_BATCH_NORM_BACKWARD), 1);
+    graph_free(&graph);
+}
+
+TEST(test_convolutions_in_f16_make_the_sums_of_a_joined_norm)
+{
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, DATA_F16);
+    TensorId x = graph_conv2d(graph, "conv", test_image(graph, 2, 512, 3),
+                              &(Conv2d){.channels = 8, .kernel = 3, .stride = 1, .padding = 1});
+    (void)graph_max_pool(
+        graph, graph_relu(graph, graph_batch_norm(graph, "n", x, &(BatchNorm){.training = true})), &three);
+    graph_fuse(graph, FUSE_ALL | FUSE_CONV_STATISTICS);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+    const Node *forward = only_node(graph, OP_NORM_POOL), *conv = only_node(graph, OP_CONV2D);
+    assert_true(forward->inputs[NORM_SUMS] != TENSOR_NONE);
+    assert_true(forward->inputs[NORM_SUMS] == conv->outputs[CONV_SUMS]);
+    graph_free(&graph);
+}
