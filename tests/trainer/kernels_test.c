@@ -183,6 +183,23 @@ TEST(test_max_pool_takes_the_first_of_equals_and_nan)
     }
 }
 
+/* Where the norm falls, the smallest value counts. */
+TEST(test_norm_pool_takes_the_first_of_equals_and_nan)
+{
+    const PoolShape shape = {1, 2, 2, 1, 1, 2, 2, 0, false};
+    const float mean = 1, falling = -2, bias = 3, equal[4] = {5, -3, 1, -3}, with_nan[4] = {3, NAN, -9, 1};
+    const NormPool norm = {&mean, &falling, &bias, 0};
+    float y, extreme;
+    uint8_t index;
+    for (int v = 0; cpu_kernels_variant(DATA_F32, v); v++) {
+        const CpuPoolKernels *pool = cpu_kernels_variant(DATA_F32, v)->pool;
+        pool->norm_pool(&shape, &norm, equal, 0, &y, &extreme, &index);
+        assert_true(y == 11 && extreme == -3 && index == 1);
+        pool->norm_pool(&shape, &norm, with_nan, 0, &y, &extreme, &index);
+        assert_true(isnan(y) && isnan(extreme));
+    }
+}
+
 TEST(test_sums_hold_where_the_mean_is_large)
 {
     enum { COUNT = 4000 };

@@ -391,10 +391,13 @@ TEST(test_what_does_not_fit_is_refused)
                          cudaErrorNotSupported);
     }
     assert_int_equal(run_forward(&gelu, &o), cudaErrorNotSupported);
-    DeviceTensor small = o.y;
-    small.shape[1]--;
-    const NormPooled too_small = {&small, &o.extreme, &o.index};
+    DeviceTensor small[3] = {o.y, o.extreme, o.index};
     const PoolShape pool = pool_of(&c);
-    assert_int_equal(kernel_norm_pool(&tensors, &relu, &pool, &too_small, NULL), cudaErrorNotSupported);
+    for (int i = 0; i < 3; i++) {
+        small[i].shape[1]--;
+        const NormPooled too_small = {i == 0 ? &small[0] : &o.y, i == 1 ? &small[1] : &o.extreme,
+                                      i == 2 ? &small[2] : &o.index};
+        assert_int_equal(kernel_norm_pool(&tensors, &relu, &pool, &too_small, NULL), cudaErrorNotSupported);
+    }
     free_operands(&o);
 }

@@ -82,6 +82,13 @@ TensorId build_batch_norm(Graph *graph, const OpOptions *options, TensorId x, Te
     return activated(graph, options, y);
 }
 
+/* Appends a batch norm and a max pool of its result, few values of which are enough for FUSE_NORM_POOL. */
+TensorId build_norm_pool(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    graph_set_pool_least(graph, 1);
+    return graph_max_pool(graph, build_batch_norm(graph, options, x, other), &options->pool);
+}
+
 /* Appends a batch norm whose weight is not trained. */
 TensorId build_batch_norm_unscaled(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {

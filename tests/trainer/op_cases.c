@@ -53,6 +53,8 @@ static const int64_t many_rows_alone[][4] = {{16, 96, 96, 96}}, many_rows_of_inp
 /* Sizes that leave rows without a window, channels that fill no vector. */
 static const int64_t windows[][4] = {{1, 9, 11, 3},   {3, 8, 8, 16}, {5, 7, 13, 13}, {2, 12, 5, 40},
                                      {2, 30, 35, 40}, {2, 9, 7, 70}, {2, 8, 6, 70},  {2, 5, 6, 9}};
+/* Channels in multiples of 8. */
+static const int64_t eights[][4] = {{1, 9, 11, 8}, {3, 8, 7, 24}, {2, 30, 35, 72}};
 /* So many pixels that an image is pooled in parts. */
 static const int64_t pooled_in_parts[][4] = {{2, 64, 48, 13}, {1, 40, 37, 264}, {3, 7, 5, 20}};
 
@@ -404,6 +406,13 @@ const OpTest op_tests[] = {
     {.name = "max pool 4/3, 2", .build = build_max_pool, POOL(4, 3, 2), .shapes = {SHAPES(windows)}},
     {.name = "max pool of relu", .build = build_max_pool_of_relu, POOL(3, 2, 1),
      .shapes = {SHAPES(windows)}},
+    /* rounding makes other values equal, and another one the largest */
+    {.name = "batch norm, max pool 3/2, 1", .build = build_norm_pool, .types = OP_F32,
+     .options = {.norm.training = true, .pool = {.kernel = 3, .stride = 2, .padding = 1}},
+     .shapes = {SHAPES(eights), SHAPES(windows)}},
+    {.name = "batch norm, leaky relu, max pool 2/2", .build = build_norm_pool, .types = OP_F32,
+     .options = {.norm.training = true, .relu = true, .slope = 0.9375F, .pool = {.kernel = 2, .stride = 2}},
+     .shapes = {SHAPES(eights), SHAPES(windows)}},
     {.name = "average pool 2/2", .golden = "avg_pool", .build = build_avg_pool, POOL(2, 2, 0),
      .shapes = {SHAPES(windows)}},
     {.name = "average pool 2/2 beyond the edge", .build = build_avg_pool,

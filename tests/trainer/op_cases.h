@@ -86,14 +86,14 @@ typedef struct OpTest {
 /* op_builders.c */
 OpBuild build_conv2d, build_conv2d_relu, build_conv2d_leaky_relu, build_conv2d_frozen, build_linear,
     build_linear_1x1, build_linear_add, build_three_linears, build_flatten_linear, build_batch_norm,
-    build_batch_norm_unscaled, build_add_batch_norm, build_norm_squeeze_excite, build_layer_norm,
-    build_response_norm, build_relu, build_gelu, build_silu, build_mish, build_multiply_by_sigmoid, build_add,
-    build_add_scaled, build_add_twice, build_add_thrice, build_max_pool, build_max_pool_of_relu,
-    build_avg_pool, build_global_avg_pool, build_reflection_pad, build_flatten, build_zero_pad, build_crop,
-    build_concat, build_tokens, build_tokens_of_frozen_class, build_tokens_without_class,
-    build_tokens_of_sines, build_tokens_of_sines_with_class, build_attention, build_self_attention,
-    build_self_attention_of_frozen_weight, build_pixel_shuffle, build_pixel_unshuffle, build_scale,
-    build_channel_scale, build_channel_multiply, build_gate, build_softmax_cross_entropy;
+    build_batch_norm_unscaled, build_norm_pool, build_add_batch_norm, build_norm_squeeze_excite,
+    build_layer_norm, build_response_norm, build_relu, build_gelu, build_silu, build_mish,
+    build_multiply_by_sigmoid, build_add, build_add_scaled, build_add_twice, build_add_thrice, build_max_pool,
+    build_max_pool_of_relu, build_avg_pool, build_global_avg_pool, build_reflection_pad, build_flatten,
+    build_zero_pad, build_crop, build_concat, build_tokens, build_tokens_of_frozen_class,
+    build_tokens_without_class, build_tokens_of_sines, build_tokens_of_sines_with_class, build_attention,
+    build_self_attention, build_self_attention_of_frozen_weight, build_pixel_shuffle, build_pixel_unshuffle,
+    build_scale, build_channel_scale, build_channel_multiply, build_gate, build_softmax_cross_entropy;
 
 extern const OpTest op_tests[];
 extern const int op_test_count;

@@ -297,9 +297,8 @@ TEST(test_gradients_agree_with_finite_differences)
 
 /* ---- the table ---- */
 
-/* The ops without a row have tests of their own (losses, normalisation, the update, what only GPUs have:
- * pointwise_gradient_test, cuda_fusion_test, and what is for many values alone: fusion_test), or are made by
- * autodiff alone (fill). */
+/* The ops without a row have tests of their own (losses, normalisation, the update, and what only GPUs have:
+ * pointwise_gradient_test, cuda_fusion_test), or are made by autodiff alone (fill). */
 TEST(test_every_op_has_a_row)
 {
     static const OpKind others[] = {OP_FILL,
@@ -315,8 +314,6 @@ TEST(test_every_op_has_a_row)
                                     OP_MASK_LOSS,
                                     OP_MASK_LOSS_BACKWARD,
                                     OP_CONV_NORM_BACKWARD,
-                                    OP_NORM_POOL,
-                                    OP_NORM_POOL_BACKWARD,
                                     OP_UPDATE};
     bool found[OP_KIND_COUNT] = {false};
     OpCase c;

@@ -23,6 +23,7 @@ typedef struct Job {
     int64_t edge;  /* of the images */
     double offset; /* added to all values but targets; they differ by about 1 */
     bool own_statistics;
+    bool pools; /* smooth_network has a max pool behind a norm */
     int sample; /* statistics of one image in so many, of each rank's first; 0: of all */
     Graph *(*make)(const struct Job *job, int64_t batch);
 } Job;
@@ -372,6 +373,9 @@ static Graph *smooth_network(const Job *job, int64_t batch)
     TensorId x = graph_conv2d(graph, "conv1", image,
                               &(Conv2d){.channels = 8, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
     x = graph_leaky_relu(graph, graph_batch_norm(graph, "bn1", x, &norm), 0.999F);
+    if (job->pools)
+        x = graph_max_pool(graph, x, &(Pool2d){.kernel = 3, .stride = 2, .padding = 1});
+    graph_set_pool_least(graph, 1);
     TensorId y = graph_batch_norm(graph, "bn2", graph_conv2d(graph, "conv2", x, &conv), &norm);
     x = graph_leaky_relu(graph, graph_add(graph, y, x), 0.999F);
     y = graph_batch_norm(graph, "bn3", graph_conv2d(graph, "conv3", x, &conv), &norm);
@@ -407,7 +411,7 @@ static double distance(const Found *a, const Found *b)
 }
 
 /* Returns how far the ranks' weights are from those of one process after so many steps. */
-static double far_from_one(int ranks, int threads, int steps, bool own_statistics)
+static double far_from_one(int ranks, int threads, int steps, bool own_statistics, bool pools)
 {
     Job job = {.ranks = ranks,
                .threads = threads,
@@ -415,6 +419,7 @@ static double far_from_one(int ranks, int threads, int steps, bool own_statistic
                .batch = 12,
                .edge = 12,
                .own_statistics = own_statistics,
+               .pools = pools,
                .make = smooth_network};
     Found *several = run(&job);
     for (int rank = 1; rank < ranks; rank++) /* running statistics too, but for those of their own */
@@ -429,16 +434,27 @@ static double far_from_one(int ranks, int threads, int steps, bool own_statistic
     return far;
 }
 
-TEST(test_ranks_update_as_one_process_does)
+static void compare_with_one(bool pools)
 {
-    const double threads = far_from_one(1, 2, 3, false);
+    const double threads = far_from_one(1, 2, 3, false, pools);
     for (int ranks = 2; ranks <= RANKS_MOST; ranks++) {
-        const double once = far_from_one(ranks, 1, 1, false), thrice = far_from_one(ranks, 1, 3, false),
-                     own = far_from_one(ranks, 1, 1, true);
+        const double once = far_from_one(ranks, 1, 1, false, pools),
+                     thrice = far_from_one(ranks, 1, 3, false, pools),
+                     own = far_from_one(ranks, 1, 1, true, pools);
         print_message("%d ranks: one update %.2g, three %.2g (two threads %.2g); norms of their own %.2g\n",
                       ranks, once, thrice, threads, own);
         if (!(once < 1e-6) || !(thrice < 4 * threads))
             fail_msg("%d ranks are %g and %g from one process, two threads %g", ranks, once, thrice, threads);
         assert_true(own > 1e-4); /* the bounds tell */
     }
+}
+
+TEST(test_ranks_update_as_one_process_does)
+{
+    compare_with_one(false);
+}
+
+TEST(test_ranks_pool_as_one_process_does)
+{
+    compare_with_one(true);
 }

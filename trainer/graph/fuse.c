@@ -260,17 +260,12 @@ static void fuse_norms(Graph *graph, const GraphUses *uses, unsigned fusions)
 
 /* ---- batch norm and a max pool of its result ---- */
 
-/* Fewer values lie in a cache: there a norm of one launch, and then the pool, are not slower. */
-enum { NORM_POOL_LEAST = 1 << 22 };
-
-/* Returns whether the result of a norm never falls where x rises, or never rises, and its statistics are of
- * all of x. One whose parameters are frozen may turn to its running statistics yet. */
-static bool is_monotone(const Graph *graph, const Node *norm)
+/* Returns whether the norm may follow a pool of its x: its result never falls where x rises, or never rises,
+ * and its statistics are of all of x. */
+static bool may_follow_pool(const Node *norm)
 {
-    const bool moves = !graph->tensors[norm->inputs[NORM_WEIGHT]].tensor.frozen ||
-                       !graph->tensors[norm->inputs[NORM_BIAS]].tensor.frozen;
     const OpKind activation = norm->as.norm.activation;
-    return norm->as.norm.options.training && norm->as.norm.options.sample <= 1 && moves &&
+    return norm->as.norm.options.training && norm->as.norm.options.sample <= 1 &&
            norm->inputs[NORM_ADDEND] == TENSOR_NONE && (!activation || activation == OP_RELU);
 }
 
@@ -281,12 +276,12 @@ static bool is_halving(const Pool2d *pool)
            ((pool->kernel == 2 && pool->padding == 0) || (pool->kernel == 3 && pool->padding == 1));
 }
 
-/* Makes one node of a norm and the pool of its result, in the place of the norm. */
+/* Makes one node of a norm and the pool of its result, in the place of the norm. Producers are counted anew
+ * at the end of the pass. */
 static void join_pool(Graph *graph, Node *norm, Node *pool)
 {
     const TensorId y = pool->outputs[MAX_POOL_Y], index = pool->outputs[MAX_POOL_INDEX];
     const Tensor like = graph->tensors[y].tensor; /* a copy: graph_output moves the table */
-    const NodeId at = (NodeId)(norm - graph->nodes);
     graph_output(graph, norm, NORM_POOL_EXTREME, like.type, like.rank, like.shape);
     if (graph->failure.status)
         return;
@@ -296,9 +291,6 @@ static void join_pool(Graph *graph, Node *norm, Node *pool)
     norm->outputs[NORM_Y] = y;
     norm->outputs[NORM_POOL_INDEX] = index;
     norm->output_count = NORM_POOL_OUTPUTS;
-    for (int k = 0; k < NORM_POOL_OUTPUTS; k++)
-        if (k != NORM_MOVED_MEAN && k != NORM_MOVED_VAR)
-            graph->tensors[norm->outputs[k]].tensor.producer = at;
     graph_empty_node(pool);
 }
 
@@ -307,11 +299,11 @@ static void fuse_pools(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count && !graph->failure.status; i++) {
         Node *norm = &graph->nodes[i];
-        if (norm->op != OP_BATCH_NORM || !norm->output_count || !is_monotone(graph, norm))
+        if (norm->op != OP_BATCH_NORM || !norm->output_count || !may_follow_pool(norm))
             continue;
         const Tensor *y = &graph->tensors[norm->outputs[NORM_Y]].tensor;
         Node *pool = only_consumer(graph, uses, norm->outputs[NORM_Y], OP_MAX_POOL);
-        if (pool && is_halving(&pool->as.pool) && tensor_count(y) >= NORM_POOL_LEAST &&
+        if (pool && is_halving(&pool->as.pool) && tensor_count(y) >= graph->pool_least &&
             y->shape[y->rank - 1] % STATISTICS_MULTIPLE == 0)
             join_pool(graph, norm, pool);
     }

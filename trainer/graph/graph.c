@@ -61,8 +61,10 @@ const char *tensor_shape_text(const Tensor *tensor, char *buffer, size_t buffer_
 Graph *graph_new(void)
 {
     Graph *graph = calloc(1, sizeof *graph);
-    if (graph)
+    if (graph) {
         graph->loss = TENSOR_NONE;
+        graph->pool_least = NORM_POOL_LEAST;
+    }
     return graph;
 }
 
@@ -90,6 +92,12 @@ void graph_set_sync_norms(Graph *graph, bool sync)
 {
     if (graph)
         graph->sync_norms = sync;
+}
+
+void graph_set_pool_least(Graph *graph, int64_t values)
+{
+    if (graph)
+        graph->pool_least = values;
 }
 
 void graph_set_norm_sample(Graph *graph, int sample)

@@ -145,6 +145,11 @@ extern const char *const fusion_names[];
  * of `device`; sets FUSE_NONE where none is left. FSH_ERR_USAGE: a name that is none of *fusions. */
 FshStatus fusions_leave_out(unsigned *fusions, const char *names, const char *device, FshError *error);
 enum { STATISTICS_MULTIPLE = 8 };
+/* Sets of how many values, or more, a norm is for FUSE_NORM_POOL to take it: before graph_fuse. A graph
+ * begins with NORM_POOL_LEAST: fewer lie in a cache, where a norm of one launch, and the pool, take less
+ * time. */
+void graph_set_pool_least(Graph *graph, int64_t values);
+enum { NORM_POOL_LEAST = 1 << 22 };
 void graph_fuse(Graph *graph, unsigned fusions);
 
 /* Makes graph_differentiate take the gradients of loss * "scaler.scale", a number in the State that the

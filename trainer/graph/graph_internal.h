@@ -24,7 +24,8 @@ struct Graph {
     DataType compute_type;
     bool sync_norms;
     int norm_sample;
-    FshError failure; /* the first; later builder calls do nothing */
+    int64_t pool_least; /* values of a norm that FUSE_NORM_POOL takes */
+    FshError failure;   /* the first; later builder calls do nothing */
 };
 
 typedef struct OpRow {

@@ -34,8 +34,9 @@ typedef enum OpKind {
      * there when there was an addend and an activation: it tells where that was on; signs in its place do
      * too. Without an addend, x tells. g: dy + dy2 through the activation, the gradient of the addend; it is
      * there with any other activation than OP_RELU, too, whose slope takes longer to compute twice than g to
-     * store. dlayer_bias is 0. dy2 may have more channels than x with FUSE_PAD_ADD, and every second row and
-     * column alone, from the first on, with FUSE_GRADIENT_STRIDE; so in OP_CONV_NORM_BACKWARD. */
+     * store, and for an OP_NORM_POOL_BACKWARD. dlayer_bias is 0. dy2 may have more channels than x with
+     * FUSE_PAD_ADD, and every second row and column alone, from the first on, with FUSE_GRADIENT_STRIDE; so
+     * in OP_CONV_NORM_BACKWARD. */
     OP_BATCH_NORM_BACKWARD,
     /* What graph_fuse_backward makes of the data gradient of a convolution of 1 x 1 and the backward node of
      * the norm in front of it: (as OP_BATCH_NORM_BACKWARD, but dy [.., K] of the convolution's result;

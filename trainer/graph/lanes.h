@@ -1,6 +1,7 @@
 /* lanes.h - which nodes of a training graph may run beside the others, and until when.
  *
- * The gradient of a weight is read by the update alone: no other node of the backward pass waits for it. A
+ * The gradient of a convolution's or matrix product's weight is read by the update alone: no other node waits
+ * for it. A
  * backend that can do two things at a time keeps the chain of gradients of images (data gradients, norms) in
  * the main lane, in the graph's order, and such nodes in a second one, in that order too. Kernels too small
  * to fill the device fill it together, and what is bound by memory runs beside what is bound by arithmetic.

@@ -169,7 +169,7 @@ static void norm_pool_differentiate(Graph *graph, const Node *node, TensorId out
     const TensorId x = node->inputs[NORM_X];
     const Tensor like = *graph_tensor(graph, node->outputs[NORM_Y]); /* a copy: the table moves */
     graph_append_backward(graph, node, &of_norm, of, 5);
-    if (graph->node_count == at)
+    if (graph->node_count == at || !graph->tensors[x].needs_gradient)
         return;
     store_output(graph, at, NORM_BACK_G, like.type, like.rank, like.shape);
     if (graph->failure.status)

@@ -190,9 +190,9 @@ FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolut
  * backward node are of: `pairs`, first one number of all channels, then the other (cpu_norm.c). */
 uint64_t cpu_norm_ranks(const CpuStep *step);
 FshStatus cpu_norm_average(const CpuStep *step, double *pairs, int64_t channels, FshError *error);
-/* Set mean and inverse deviation of an OP_BATCH_NORM or OP_NORM_SQUEEZE: from mean and variance of so many
- * pixels of this rank (moments, pairs that become those of all ranks), where the running statistics are
- * moved, too; and from the running statistics. */
+/* Set mean and inverse deviation of an OP_BATCH_NORM, OP_NORM_POOL or OP_NORM_SQUEEZE: from mean and variance
+ * of so many pixels of this rank (moments, pairs that become those of all ranks), where the running
+ * statistics are moved, too; and from the running statistics. */
 FshStatus cpu_norm_batch_statistics(CpuStep *step, double *moments, int64_t channels, int64_t pixels,
                                     FshError *error);
 void cpu_norm_running_statistics(CpuStep *step, int64_t channels);

@@ -1,6 +1,6 @@
 /* batch_norm_passes.cuh - the arithmetic of batch norm for each element and each channel: terms of sums, what
  * is done with the sums, and maps, in the form that rows.cuh runs over a matrix. batch_norm_whole.cuh
- * combines them. For batch_norm.cu and norm_gate.cu. */
+ * combines them. For batch_norm.cu, norm_gate.cu and norm_pool.cuh. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 

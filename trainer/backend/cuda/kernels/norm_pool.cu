@@ -3,18 +3,17 @@
  * A norm rises or falls with x throughout a channel, so the pool looks for the largest or smallest x, before
  * the norm. Values are compared as they are stored, two of 16 bits at a time, with the sign turned where the
  * norm falls. A thread has 16 bytes of channels of a strip: some places of the pool below each other, whose
- * windows share a row of x where they are 3 high; neighbours share columns, found in the cache. So device
- * memory reads each value of x once.
+ * windows share a row of x where they are 3 high; what neighbours share is found in the cache. The
+ * statistics, where no convolution made sums of x, read it before.
  *
  * Bytes in 16 bits, in tensors of x's size, of which the pool's are a quarter: forward x is read, y, extreme
  * and index are written, 1 5/8; apart the norm reads x and writes its result, the pool reads that and writes
  * y and index, 3 3/8. Backward the norm's sums read dy and extreme and write g, 3/4, and dx reads x, g and
  * index and is written, 2 3/8; apart the pool's gradient takes 1 3/8 and the norm's 5. */
-#include "trainer/backend/cuda/kernels/batch_norm_operands.cuh"
-#include "trainer/backend/cuda/kernels/kernels_norm_pool.h"
-#include "trainer/backend/cuda/kernels/window_places.cuh"
+#include "trainer/backend/cuda/kernels/norm_pool.cuh"
 
 using namespace fshard;
+using namespace fshard::norm_pool;
 using namespace fshard::window;
 
 namespace
@@ -109,11 +108,6 @@ template <typename T> __device__ void turns_of(const float (&scale)[vector_width
             turns[w] |= scale[w * in_word + k] < 0 ? Stored<T>::sign << k * bits : 0;
     }
 }
-
-/* The bytes of an index that a thread has. */
-template <int Width> struct alignas(Width) Bytes {
-    uint8_t values[Width];
-};
 
 template <typename T> __device__ Bytes<vector_width<T>> bytes_of(const unsigned (&places)[4])
 {
@@ -214,103 +208,35 @@ __global__ void sum_statistics_kernel(const SumsOfX sums, int pitch)
 /* ---- backward ---- */
 
 template <typename T> struct BackwardJob {
-    Norm norm;
-    const float *dweight, *dbias;
-    double inverse_rows;
-    const T *g, *x;
-    const uint8_t *index;
+    PoolGradient<T> gradient;
     T *dx;
-    Image in, out;
     Places places; /* of strips of squares of 2 x 2 pixels */
-};
-
-/* What a thread needs of two windows next to each other, or of one where the pool has no padding. */
-template <typename T, int Windows> struct Line {
-    Raw<T, vector_width<T>> g[Windows];
-    Bytes<vector_width<T>> index[Windows];
-    bool there[Windows];
-    __device__ void read(const BackwardJob<T> &job, const Place &p, int h)
-    {
-        constexpr int width = vector_width<T>;
-#pragma unroll
-        for (int i = 0; i < Windows; i++) {
-            there[i] = job.out.has(h, p.w + i);
-            if (!there[i])
-                continue;
-            const int64_t from = job.out.element(p.n, h, p.w + i, p.vector * width);
-            g[i] = fetch<T, width>(job.g + from);
-            index[i] = *reinterpret_cast<const Bytes<width> *>(job.index + from);
-        }
-    }
-    /* Adds what the windows have for pixel `column` of the two columns, in their row kh. */
-    template <int Kernel, int Padding>
-    __device__ void add(int kh, int column, float (&sum)[vector_width<T>]) const
-    {
-        constexpr int width = vector_width<T>;
-#pragma unroll
-        for (int i = 0; i < Windows; i++) {
-            const int kw = column + Padding - 2 * i;
-            if (kh < 0 || kh >= Kernel || kw < 0 || kw >= Kernel || !there[i])
-                continue;
-            float values[width];
-            unpack(g[i], values);
-#pragma unroll
-            for (int k = 0; k < width; k++)
-                sum[k] += index[i].values[k] == kh * Kernel + kw ? values[k] : 0;
-        }
-    }
 };
 
 template <typename T, int Kernel, int Padding>
 __global__ void __launch_bounds__(block_threads)
     norm_pool_backward_kernel(const __grid_constant__ BackwardJob<T> job)
 {
-    constexpr int width = vector_width<T>, windows = Padding + 1;
+    constexpr int width = vector_width<T>;
+    const PoolGradient<T> &gradient = job.gradient;
+    const Image &in = gradient.in;
     const Place p = place_of_thread(job.places);
     if (!p.exists)
         return;
-    const int c = p.vector * width, first = p.h * strip, end = min(first + strip, (job.in.height + 1) / 2);
-    float mean[width], inverse[width], dweight[width], dbias[width], from_g[width], from_x[width],
-        constant[width];
-    load(job.norm.weight + c, from_g);
-    load(job.norm.mean + c, mean);
-    load(job.norm.inverse_deviation + c, inverse);
-    load(job.dweight + c, dweight);
-    load(job.dbias + c, dbias);
-#pragma unroll
-    for (int k = 0; k < width; k++) {
-        from_g[k] *= inverse[k];
-        gradient_of(from_g[k], mean[k], inverse[k], dweight[k], dbias[k], job.inverse_rows, &from_x[k],
-                    &constant[k]);
-    }
-    Line<T, windows> line, below;
-    line.read(job, p, first);
+    const int c = p.vector * width, first = p.h * strip, end = min(first + strip, (in.height + 1) / 2);
+    const GradientColumns<T> columns(gradient, c);
+    Windows<T, Padding + 1> line, below;
+    line.read(gradient, p.n, first, p.w, c);
     for (int q = first; q < end; q++) {
-        Raw<T, width> x[4];
-        if constexpr (Padding > 0)
-            below.read(job, p, q + 1);
+        Square<T> square;
+        below.read(gradient, p.n, q + 1, p.w, c);
+        square.read(gradient, p.n, q, p.w, c);
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            if (job.in.has(2 * q + i / 2, 2 * p.w + i % 2))
-                x[i] = fetch_last<T, width>(job.x + job.in.element(p.n, 2 * q + i / 2, 2 * p.w + i % 2, c));
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (!job.in.has(2 * q + i / 2, 2 * p.w + i % 2))
-                continue;
-            float values[width], sum[width] = {};
-            line.template add<Kernel, Padding>(i / 2 + Padding, i % 2, sum);
-            if constexpr (Padding > 0)
-                below.template add<Kernel, Padding>(i / 2 + Padding - 2, i % 2, sum);
-            unpack(x[i], values);
-#pragma unroll
-            for (int k = 0; k < width; k++)
-                values[k] = fmaf(from_g[k], sum[k], fmaf(from_x[k], values[k], constant[k]));
-            put(job.dx + job.in.element(p.n, 2 * q + i / 2, 2 * p.w + i % 2, c), values);
-        }
-        if constexpr (Padding > 0)
-            line = below;
-        else
-            line.read(job, p, q + 1);
+            if (in.has(2 * q + i / 2, 2 * p.w + i % 2))
+                put(job.dx + in.element(p.n, 2 * q + i / 2, 2 * p.w + i % 2, c),
+                    square.template gradient_of_pixel<Kernel, Padding>(i, line, below, columns));
+        line = below;
     }
 }
 
@@ -321,15 +247,22 @@ bool pool_is(const PoolShape *pool, int kernel, int padding)
     return pool->kernel == kernel && pool->stride == 2 && pool->padding == padding && !pool->ceil;
 }
 
-/* Returns whether the tensors are those of a pool that there is a kernel for. */
-bool fits(const DeviceTensor *x, const DeviceTensor *pooled, const DeviceTensor *index, const PoolShape *pool)
+/* Returns whether the tensor has the type, and a pool of x has its shape. */
+bool is_pooled(const DeviceTensor *tensor, ElementType element, const DeviceTensor *x, const PoolShape *pool)
 {
     const int64_t lost = pool->kernel - 2 * pool->padding - 1; /* 0 or 1 */
-    return x->pitch == device_tensor_channels(x) && x->pitch % 8 == 0 && pooled->element == x->element &&
-           pooled->pitch == x->pitch && index->element == ELEMENT_U8 && index->pitch == x->pitch &&
-           (pool_is(pool, 3, 1) || pool_is(pool, 2, 0)) && pooled->shape[0] == x->shape[0] &&
-           pooled->shape[1] == (x->shape[1] - lost - 1) / 2 + 1 &&
-           pooled->shape[2] == (x->shape[2] - lost - 1) / 2 + 1;
+    for (int axis = 1; axis < 3; axis++)
+        if (x->shape[axis] <= lost || tensor->shape[axis] != (x->shape[axis] - lost - 1) / 2 + 1)
+            return false;
+    return tensor->element == element && tensor->shape[0] == x->shape[0] && tensor->pitch == x->pitch;
+}
+
+/* Returns whether there is a kernel for x, and for what has its pool's shape. */
+bool fits(const DeviceTensor *x, const DeviceTensor *pooled, const DeviceTensor *index, const PoolShape *pool)
+{
+    return x->pitch == device_tensor_channels(x) && x->pitch % 8 == 0 &&
+           (pool_is(pool, 3, 1) || pool_is(pool, 2, 0)) && is_pooled(pooled, x->element, x, pool) &&
+           is_pooled(index, ELEMENT_U8, x, pool);
 }
 
 /* Returns the strips of so many rows of the image of so many columns. */
@@ -368,7 +301,7 @@ extern "C" cudaError_t kernel_norm_pool(const NormTensors *tensors, const NormAc
     const DeviceTensor *x = tensors->x, *y = pooled->y;
     if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation}) ||
         (activation->op && activation->op != OP_RELU) || !fits(x, y, pooled->index, pool) ||
-        pooled->extreme->element != y->element || pooled->extreme->pitch != y->pitch)
+        !is_pooled(pooled->extreme, x->element, x, pool))
         return cudaErrorNotSupported;
     return with_storage_checked(x, [&](auto zero) {
         using T = decltype(zero);
@@ -397,21 +330,11 @@ extern "C" cudaError_t kernel_norm_pool_backward(const DeviceTensor *g, const De
 {
     const DeviceTensor *x = tensors->x;
     if (!all_f32({tensors->weight, tensors->mean, tensors->inverse_deviation, dweight, dbias}) ||
-        !fits(x, g, index, pool) || dx->element != x->element || dx->pitch != x->pitch)
+        !fits(x, g, index, pool) || dx->element != x->element || dx->pitch != x->pitch || dx->rows != x->rows)
         return cudaErrorNotSupported;
     return with_storage_checked(x, [&](auto zero) {
         using T = decltype(zero);
-        const NormActivation none = {};
-        const BackwardJob<T> job = {norm_of(tensors, &none),
-                                    data_of<const float>(dweight),
-                                    data_of<const float>(dbias),
-                                    1 / (double)device_tensor_rows(x),
-                                    data_of<const T>(g),
-                                    data_of<const T>(x),
-                                    data_of<const uint8_t>(index),
-                                    data_of<T>(dx),
-                                    image_of(x),
-                                    image_of(g),
+        const BackwardJob<T> job = {pool_gradient<T>(g, index, tensors, dweight, dbias), data_of<T>(dx),
                                     strips_of<T>(x, (x->shape[1] + 1) / 2, (x->shape[2] + 1) / 2)};
         if (job.places.total >= INT64_C(1) << 31)
             return cudaErrorNotSupported;

@@ -18,8 +18,8 @@ typedef struct LoweringRow {
  * FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error);
 
-/* Returns whether the norm that reads these sums, CONV_SUMS of a convolution, is none that could make
- * statistics and result in one launch: it exchanges them with other ranks, or pools its result. */
+/* Returns whether the norm that reads these sums, CONV_SUMS of a convolution, needs them in memory: it
+ * exchanges them with other ranks, or pools its result, and has no one launch for statistics and result. */
 bool lowering_sums_are_wanted(const CudaProgram *program, TensorId sums);
 
 /* Returns the pool as kernels have it (lowering_window.c). */

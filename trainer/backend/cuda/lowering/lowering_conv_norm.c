@@ -38,15 +38,15 @@ static void free_plan(void *plan)
     free(owned);
 }
 
-/* Enqueues the norm's passes over the data gradient that g holds. g is the addend's gradient where there was
- * an addend, or a second part; else nobody reads it, and it stays as it is. */
+/* Enqueues the norm's passes over the data gradient that g holds. Others read g where there was an addend or
+ * a second part, and where the norm makes no dx (OP_NORM_POOL); else it stays as it is. */
 static FshStatus enqueue_norm(const void *context, void *scratch, cudaStream_t stream, FshError *error)
 {
     const Step *step = context;
     const NormTensors tensors = norm_step_backward_tensors(step);
     const NormActivation activation = norm_step_activation(step);
     NormGradient gradient = norm_step_gradient(step, out(step, NORM_BACK_G));
-    if (!gradient.y && !tensors.signs && !gradient.dy2)
+    if (gradient.dx && !gradient.y && !tensors.signs && !gradient.dy2)
         gradient.g = NULL;
     return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, scratch, stream), error);
 }
@@ -83,7 +83,7 @@ static FshStatus milliseconds_of(CudaBackend *backend, const Step *step, const c
                                 : dy2 ? " strided dy2"
                                       : "",
                                 y ? y->element == ELEMENT_U8 ? " signs" : " y" : "",
-                                maybe_out(step, NORM_BACK_DX) ? "" : " no dx");
+                                maybe_out(step, NORM_BACK_DX) ? "" : " g alone");
     const bool named = length > 0 && (size_t)length < sizeof name;
     return trial_milliseconds(backend, named ? name : NULL, trial, milliseconds_ret, error);
 }

@@ -53,8 +53,8 @@ static uint64_t means_bytes(const Step *step)
     return (bytes + TENSOR_ALIGNMENT_BYTES - 1) / TENSOR_ALIGNMENT_BYTES * TENSOR_ALIGNMENT_BYTES;
 }
 
-/* Enqueues the exchange of a norm or of its backward node; those of squeeze and excitation alike, whose
- * operands have the same places. */
+/* Enqueues the exchange of a norm or of its backward node; of a norm that pools, and those of squeeze and
+ * excitation, alike, whose operands have the same places. */
 static FshStatus exchange(const Step *step, cudaStream_t stream, FshError *error)
 {
     const bool forward = step->node->op == OP_BATCH_NORM || step->node->op == OP_NORM_SQUEEZE ||
@@ -152,7 +152,7 @@ static FshStatus from_sums(const Step *step, const NormTensors *tensors, const N
                              error);
 }
 
-/* Returns the operands of an OP_BATCH_NORM or OP_NORM_SQUEEZE. */
+/* Returns the operands of an OP_BATCH_NORM, OP_NORM_POOL or OP_NORM_SQUEEZE. */
 static NormTensors forward_tensors(const Step *step)
 {
     return (NormTensors){.x = in(step, NORM_X),
