@@ -52,6 +52,15 @@ CUDA_TEST(test_pools_find_what_is_largest_before_the_norm_agree)
                            others, types[i].tolerance);
 }
 
+/* Both make the same dx; its products with the images are added up in another order. */
+CUDA_TEST(test_stems_multiply_the_gradients_of_their_pools_agree)
+{
+    const unsigned all = backend_fusions(backends[CUDA]) | FUSE_NORM_POOL | FUSE_STEM_GRADIENT;
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        compare_stem(backends[CUDA], bf16 ? DATA_BF16 : DATA_F16, all, all & ~(unsigned)FUSE_STEM_GRADIENT,
+                     bf16 ? 4e-3 : 5e-4);
+}
+
 /* cuDNN may add up the products of the smaller gradient in another order: values in 16 bits may be rounded
  * the other way. */
 CUDA_TEST(test_shortcuts_of_stride_2_pass_on_the_same_gradients)

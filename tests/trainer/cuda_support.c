@@ -79,6 +79,7 @@ static const char *const compared_by[OP_KIND_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = "cuda_loss_test",
     [OP_SPECTRAL_NORM] = "cuda_op_test",
     [OP_SPECTRAL_NORM_BACKWARD] = "cuda_op_test",
+    [OP_STEM_BACKWARD_WEIGHT] = "cuda_fusion_test",
     [OP_TARGET_LOSS] = "cuda_loss_test",
     [OP_TARGET_LOSS_BACKWARD] = "cuda_loss_test",
     [OP_TOKENS] = "cuda_op_test",

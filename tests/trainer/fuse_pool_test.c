@@ -1,5 +1,5 @@
-/* FUSE_NORM_POOL: it finds its pattern, leaves alone what it must, and what it makes has its gradients. That
- * results stay is in fusion_test and cuda_fusion_test. */
+/* FUSE_NORM_POOL, and FUSE_STEM_GRADIENT behind it: each finds its pattern, leaves alone what it must, and
+ * what the first makes has its gradients. That results stay is in fusion_test and cuda_fusion_test. */
 #include "trainer/graph/graph.h"
 
 #include "tests/support/support.h"
@@ -175,4 +175,71 @@ TEST(test_convolutions_in_f16_make_the_sums_of_a_joined_norm)
     assert_true(forward->inputs[NORM_SUMS] != TENSOR_NONE);
     assert_true(forward->inputs[NORM_SUMS] == conv->outputs[CONV_SUMS]);
     graph_free(&graph);
+}
+
+/* A stem of bytes, its norm, a ReLU and a pool. */
+typedef struct Stem {
+    Conv2d conv;
+    Pool2d pool;
+    DataType type;
+    bool read_twice; /* the images */
+} Stem;
+
+/* Returns whether the stem's weight gradient reads what the pool leaves; else the pool's gradient must be
+ * there. */
+static bool joins_stem(const Stem *of, unsigned fusions)
+{
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, of->type);
+    graph_set_pool_least(graph, 1);
+    const TensorId pixels = test_image(graph, 2, 40, 3);
+    TensorId x = graph_conv2d(graph, "conv", pixels, &of->conv);
+    x = graph_relu(graph, graph_batch_norm(graph, "norm", x, &(BatchNorm){.training = true}));
+    x = graph_linear(graph, "fc", graph_global_avg_pool(graph, graph_max_pool(graph, x, &of->pool)), 4, true);
+    if (of->read_twice)
+        x = graph_add(graph, x, graph_linear(graph, "mean", graph_global_avg_pool(graph, pixels), 4, true));
+    const TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    const TensorId loss = graph_softmax_cross_entropy(graph, graph_cast(graph, x, DATA_F32), label,
+                                                      TENSOR_NONE, TENSOR_NONE, 0);
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, fusions);
+    FshError error = {0};
+    assert_ok(graph_check(graph, &error), &error);
+    const size_t joined = test_count_ops(graph, OP_STEM_BACKWARD_WEIGHT);
+    assert_int_equal(joined + test_count_ops(graph, OP_NORM_POOL_BACKWARD), 1);
+    assert_int_equal(joined + test_count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), 1);
+    if (joined) {
+        const Node *node = only_node(graph, OP_STEM_BACKWARD_WEIGHT);
+        assert_true(node->inputs[STEM_BACK_PIXELS] == graph_find(graph, "image"));
+        assert_true(node->outputs[0] == graph_find(graph, "conv.weight.grad"));
+        assert_true(node->as.conv.pixels.mean[1] == 127.5F);
+        assert_int_equal(graph_product_type(graph, node), of->type);
+        assert_int_equal(graph_node_flops(graph, graph_tensor(graph, node->outputs[0])->producer),
+                         2LL * 2 * 20 * 20 * 64 * 7 * 7 * 3);
+    }
+    graph_free(&graph);
+    return joined == 1;
+}
+
+TEST(test_stems_read_what_their_pools_leave)
+{
+    const unsigned all = FUSE_ALL | FUSE_NORMALIZE_CONV | FUSE_STEM_GRADIENT;
+    const Conv2d resnet = {.channels = 64, .kernel = 7, .stride = 2, .padding = 3},
+                 biased = {.channels = 64, .kernel = 7, .stride = 2, .padding = 3, .bias = true},
+                 narrow = {.channels = 32, .kernel = 7, .stride = 2, .padding = 3},
+                 five = {.channels = 64, .kernel = 5, .stride = 2, .padding = 2},
+                 shifted = {.channels = 64, .kernel = 7, .stride = 2, .padding = 2};
+    const Stem with[] = {{resnet, three, DATA_F16, false}, {biased, three, DATA_BF16, false}},
+               without[] = {{resnet, three, DATA_F32, false},  {resnet, two, DATA_F16, false},
+                            {narrow, three, DATA_F16, false},  {five, three, DATA_F16, false},
+                            {shifted, three, DATA_F16, false}, {resnet, three, DATA_F16, true}};
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        assert_true(joins_stem(&with[i], all));
+        assert_false(joins_stem(&with[i], all & ~(unsigned)FUSE_STEM_GRADIENT));
+        assert_false(joins_stem(&with[i], all & ~(unsigned)FUSE_NORMALIZE_CONV));
+    }
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        if (joins_stem(&without[i], all))
+            fail_msg("stem %zu is joined", i);
 }

@@ -26,6 +26,10 @@ void compare_strided(Backend *backend, DataType type, unsigned fusions, unsigned
  * fusions has it, others has not. */
 void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
 
+/* Compares the same of a network that begins as resnets do; fusions has FUSE_STEM_GRADIENT, others has
+ * not. */
+void compare_stem(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
+
 /* Asserts that all gradients together, with `fusions`, are no more than twice as far from the network's in
  * float32 as without any, root mean square over several first weights (bf16 on the CPU: 0.05 of their size
  * without, 0.05 to 0.08 with one). In 16 bits,

@@ -189,6 +189,42 @@ static void add_strided_gradients(Graph *graph, const GraphUses *uses)
     }
 }
 
+/* Returns whether the node is the weight gradient of a stem of bytes, as FUSE_STEM_GRADIENT takes it. */
+static bool is_stem_gradient(const Graph *graph, const Node *node)
+{
+    enum { KERNEL = 7, PADDING = 3, CHANNELS = 64 };
+    const Conv2d *conv = &node->as.conv.options;
+    if (node->op != OP_CONV2D_BACKWARD_WEIGHT || node->outputs[CONV_WEIGHT_DWEIGHT] == TENSOR_NONE ||
+        (node->output_count > CONV_WEIGHT_DBIAS && node->outputs[CONV_WEIGHT_DBIAS] != TENSOR_NONE))
+        return false;
+    return graph->tensors[node->inputs[CONV_WEIGHT_X]].tensor.type == DATA_U8 && conv->kernel == KERNEL &&
+           conv->stride == 2 && conv->padding == PADDING && conv->channels == CHANNELS && conv->groups <= 1;
+}
+
+/* Makes weight gradients of stems read what their norms' pools leave. */
+static void join_stem_gradients(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *weight = &graph->nodes[i];
+        if (!is_stem_gradient(graph, weight))
+            continue;
+        const TensorId dy = weight->inputs[CONV_WEIGHT_DY], pixels = weight->inputs[CONV_WEIGHT_X];
+        Tensor *tensor = &graph->tensors[dy].tensor;
+        Node *pool = tensor->producer != NODE_NONE ? &graph->nodes[tensor->producer] : NULL;
+        if (!pool || pool->op != OP_NORM_POOL_BACKWARD || pool->as.norm.pool.kernel != 3 ||
+            !data_type_is_narrow(tensor->type) || uses->counts[dy] != 1 || tensor->keep)
+            continue;
+        weight->op = OP_STEM_BACKWARD_WEIGHT;
+        memcpy(weight->inputs, pool->inputs, sizeof weight->inputs);
+        weight->inputs[STEM_BACK_PIXELS] = pixels;
+        weight->input_count = STEM_BACK_INPUTS;
+        if (tensor->of != TENSOR_NONE && graph->tensors[tensor->of].gradient == dy)
+            graph->tensors[tensor->of].gradient = TENSOR_NONE;
+        tensor->producer = NODE_NONE;
+        graph_empty_node(pool);
+    }
+}
+
 /* Lets the norm that made y leave the signs of y, and its backward node read them. */
 static void leave_signs(Graph *graph, Node *backward)
 {
@@ -328,6 +364,11 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
     graph_uses_free(&uses);
     if ((fusions & FUSE_GRADIENT_STRIDE) && !graph->failure.status && graph_find_uses(graph, &uses))
         add_strided_gradients(graph, &uses);
+    graph_uses_free(&uses);
+    if ((fusions & FUSE_STEM_GRADIENT) && !graph->failure.status && graph_find_uses(graph, &uses)) {
+        join_stem_gradients(graph, &uses);
+        graph_remove_empty_nodes(graph);
+    }
     graph_uses_free(&uses);
     if ((fusions & FUSE_NORM_SIGNS) && !graph->failure.status)
         read_signs_in_norms(graph);

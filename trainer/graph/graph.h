@@ -132,9 +132,13 @@ typedef enum GraphFusion {
     /* Batch norm in training, with a ReLU or without -> max pool, of many values: the norm's result is not
      * written. Of values that rounding makes equal, the gradient goes to the one that was larger. */
     FUSE_NORM_POOL = 131072,
+    /* Backward, in 16 bits, with FUSE_NORM_POOL and FUSE_NORMALIZE_CONV: the gradient of a norm and its pool
+     * -> weight gradient of a convolution of 7 x 7, stride 2 and padding 3 to 64 channels, as resnet's: the
+     * gradient of its result is not written. */
+    FUSE_STEM_GRADIENT = 262144,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
      * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS, FUSE_NORMALIZE_CONV,
-     * FUSE_GRADIENT_STRIDE. */
+     * FUSE_GRADIENT_STRIDE, FUSE_STEM_GRADIENT. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
                FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE | FUSE_NORM_POOL,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */

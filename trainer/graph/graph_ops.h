@@ -53,6 +53,9 @@ typedef enum OpKind {
      * inverse_deviation * (G - (dbias + x^ * dweight) / n), where G is the sum of g of the windows whose
      * extreme the pixel is, x^ = (x - mean) * inverse_deviation, n the pixels of x */
     OP_NORM_POOL_BACKWARD,
+    /* What graph_fuse_backward makes of an OP_NORM_POOL_BACKWARD and the weight gradient of the convolution
+     * in front, as.conv, which reads bytes: (as OP_NORM_POOL_BACKWARD, pixels u8) -> dweight */
+    OP_STEM_BACKWARD_WEIGHT,
     /* These two are what graph_fuse makes of a batch norm whose result n goes to squeeze and excitation
      * alone; n is never in memory. The first makes what the gate is computed from, the second multiplies by
      * the gate.
@@ -217,7 +220,9 @@ enum {
     NORM_POOL_BACK_DWEIGHT,
     NORM_POOL_BACK_DBIAS,
     NORM_POOL_BACK_INDEX,
-    NORM_POOL_BACK_INPUTS
+    NORM_POOL_BACK_INPUTS,
+    STEM_BACK_PIXELS = NORM_POOL_BACK_INPUTS, /* of OP_STEM_BACKWARD_WEIGHT */
+    STEM_BACK_INPUTS
 };
 enum {
     NORM_SQUEEZE_BACK_DY,

@@ -224,6 +224,11 @@ static int64_t backward_weight_flops(const Graph *graph, const Node *node)
     return product_flops(graph, node->inputs[CONV_WEIGHT_DY], node->outputs[CONV_WEIGHT_DWEIGHT]);
 }
 
+static int64_t stem_backward_weight_flops(const Graph *graph, const Node *node)
+{
+    return product_flops(graph, node->inputs[NORM_POOL_BACK_X], node->outputs[0]);
+}
+
 DataType graph_product_type(const Graph *graph, const Node *node)
 {
     const DataType type = graph_tensor(graph, node->inputs[0])->type;
@@ -263,6 +268,10 @@ const OpRow op_rows_convolution[] = {
      .name = "conv2d_backward_weight",
      .optional = 1 << CONV_WEIGHT_DBIAS,
      .flops = backward_weight_flops,
+     .bytes = product_bytes},
+    {.op = OP_STEM_BACKWARD_WEIGHT,
+     .name = "stem_backward_weight",
+     .flops = stem_backward_weight_flops,
      .bytes = product_bytes},
     {.op = OP_BIAS_BACKWARD, .name = "bias_backward"},
     {.op = OP_LINEAR,

@@ -27,7 +27,7 @@ typedef struct NormTensors {
     const DeviceTensor *x;             /* [.., C] */
     const DeviceTensor *weight, *bias; /* [C] f32 */
     const DeviceTensor *mean,
-        *inverse_deviation; /* [C] f32: made of sums or running statistics here; operands of apply and backward */
+        *inverse_deviation; /* [C] f32: made of sums or running statistics here, read by apply and backward */
     /* u8 [.., C / 8] or NULL: bit c % 8 of value c / 8 is y[.., c] > 0. Written with a narrow y that has an
      * addend of as many channels, read in place of NormGradient.y. Rows have no padding. */
     const DeviceTensor *signs;

@@ -2,9 +2,19 @@
 #include "trainer/backend/cuda/lowering/state.h"
 
 static const LoweringRow *const files[] = {
-    lowering_pointwise,      lowering_channel,     lowering_window, lowering_norm,
-    lowering_conv_norm,      lowering_convolution, lowering_linear, lowering_tokens,
-    lowering_self_attention, lowering_loss,        lowering_update, NULL,
+    lowering_pointwise,
+    lowering_channel,
+    lowering_window,
+    lowering_norm,
+    lowering_conv_norm,
+    lowering_convolution,
+    lowering_linear,
+    lowering_tokens,
+    lowering_self_attention,
+    lowering_stem,
+    lowering_loss,
+    lowering_update,
+    NULL,
 };
 
 const Lowering *lowering_of(OpKind op)

@@ -32,7 +32,7 @@ FshStatus lowering_update_join(const Step *step, cudaStream_t stream, FshError *
 /* Each ends with OP_KIND_COUNT. */
 extern const LoweringRow lowering_pointwise[], lowering_channel[], lowering_window[], lowering_norm[],
     lowering_conv_norm[], lowering_convolution[], lowering_linear[], lowering_tokens[],
-    lowering_self_attention[], lowering_loss[], lowering_update[];
+    lowering_self_attention[], lowering_stem[], lowering_loss[], lowering_update[];
 
 /* Return operand i of the step's node in device memory: i is a name of graph_ops.h for the op, NORM_ADDEND,
  * …, or 0 for the one operand of an op that has no names. in and out are for operands that are always there,

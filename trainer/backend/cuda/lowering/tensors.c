@@ -33,7 +33,8 @@ static ElementType gradient_element(const Graph *graph, TensorId id)
         return ELEMENT_F32;
     const Node *node = graph_node(graph, tensor->producer);
     const bool convolution = node->op == OP_CONV2D_BACKWARD_WEIGHT && node->as.conv.options.groups <= 1;
-    if ((convolution || node->op == OP_LINEAR_BACKWARD_WEIGHT) && node->outputs[0] == id)
+    if ((convolution || node->op == OP_LINEAR_BACKWARD_WEIGHT || node->op == OP_STEM_BACKWARD_WEIGHT) &&
+        node->outputs[0] == id)
         return element_of[graph_tensor(graph, node->inputs[0])->type];
     return node->op == OP_ADD ? gradient_element(graph, node->inputs[0]) : ELEMENT_F32;
 }
