@@ -162,7 +162,7 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
     default:
         geometry = cpu_convolution_geometry(cpu_input(step, CONV_WEIGHT_X), cpu_input(step, CONV_WEIGHT_DY),
                                             &node->as.conv.options);
-        if (cpu_depthwise_wins(&geometry, weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT])))
+        if (cpu_depthwise_gradient_wins(&geometry, weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT])))
             return cpu_depthwise_prepare(step, &geometry, error);
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry,

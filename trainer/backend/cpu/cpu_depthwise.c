@@ -9,7 +9,8 @@
  * by 1, which is ten times as slow and more; with AVX-512 it has loops, which for 7 x 7 take three times as
  * long as these (docs/measurements/2026-11-28-cpu-pointwise.md). For 3 x 3 its loops are the faster ones. So
  * weights of large kernels lie as the loops here want them, taps, then channels; of the others those that
- * oneDNN would have so. */
+ * oneDNN would have so. In bf16 oneDNN's forward passes and gradients of images take a third of the time of
+ * these, but its gradients of weights 7 to 35 times as long. */
 
 enum { KERNEL_MIN = 7 };
 
@@ -30,13 +31,17 @@ bool cpu_is_depthwise(const DnnConvolution *c)
 
 bool cpu_depthwise_lays_weight(const DnnConvolution *c)
 {
-    return cpu_is_depthwise(c) && c->type == DATA_F32 && c->kernel >= KERNEL_MIN;
+    return cpu_is_depthwise(c) && c->kernel >= KERNEL_MIN;
 }
 
 bool cpu_depthwise_wins(const DnnConvolution *c, const DnnLayout *weights)
 {
-    /* in bf16 the weight would have to be rounded first; oneDNN, which does so, has loops of its own there */
     return cpu_is_depthwise(c) && c->type == DATA_F32 && dnn_layout_is_by_taps(weights);
+}
+
+bool cpu_depthwise_gradient_wins(const DnnConvolution *c, const DnnLayout *weights)
+{
+    return cpu_depthwise_wins(c, weights) || cpu_depthwise_lays_weight(c);
 }
 
 /* Writes what meets along an axis: by places of the output, or, backward, of the input. */
@@ -219,7 +224,9 @@ FshStatus cpu_depthwise_prepare(CpuStep *step, const DnnConvolution *c, FshError
         plan->runs[tap] = cpu_depthwise_run(&plan->shape, tap);
     step->engine = "depthwise";
     step->run = of_weight ? run_gradient : run_gather;
-    if (of_weight)
+    if (of_weight) {
+        step->kernels = cpu_kernels(step->program->backend, c->type); /* the result is f32 */
         step->scratch_bytes = (uint64_t)(plan->parts * part_floats(plan)) * sizeof(float);
+    }
     return FSH_OK;
 }

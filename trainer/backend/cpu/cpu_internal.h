@@ -177,9 +177,10 @@ FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convol
 bool cpu_is_depthwise(const DnnConvolution *convolution);
 /* Returns whether the weight of a convolution is to lie as own loops want it, whatever oneDNN would have. */
 bool cpu_depthwise_lays_weight(const DnnConvolution *convolution);
-/* Returns true where a depthwise convolution or a gradient of it, whose weight is laid out so, has own loops
- * (cpu_depthwise.c); prepare puts them into step->run. */
+/* Return true where a depthwise convolution or the gradient of its image, and where the gradient of its
+ * weight, which is laid out so, has own loops (cpu_depthwise.c); prepare puts them into step->run. */
 bool cpu_depthwise_wins(const DnnConvolution *convolution, const DnnLayout *weights);
+bool cpu_depthwise_gradient_wins(const DnnConvolution *convolution, const DnnLayout *weights);
 FshStatus cpu_depthwise_prepare(CpuStep *step, const DnnConvolution *convolution, FshError *error);
 /* Returns true where a convolution or a gradient of it has a faster way (cpu_side_by_side.c); prepare puts it
  * into step->run. */
