@@ -239,6 +239,7 @@ TEST(test_stems_read_what_their_pools_leave)
         assert_false(joins_stem(&with[i], all & ~(unsigned)FUSE_STEM_GRADIENT));
         assert_false(joins_stem(&with[i], all & ~(unsigned)FUSE_NORMALIZE_CONV));
     }
+    assert_false(joins_stem(&with[1], all & ~(unsigned)FUSE_BIAS_NORM)); /* the gradient of its bias */
     for (size_t i = 0; i < sizeof without / sizeof *without; i++)
         if (joins_stem(&without[i], all))
             fail_msg("stem %zu is joined", i);

@@ -208,7 +208,7 @@ static Graph *pooled_graph(unsigned fusions, DataType type)
 /* Returns a network that begins as resnets do. */
 static Graph *stem_graph(unsigned fusions, DataType type)
 {
-    enum { STEM_SIZE = 77 }; /* two images of 39 pixels, pools of 20: no multiples of a tile */
+    enum { STEM_SIZE = 77 }; /* x has 39 pixels across, the pool 20: no multiples of a tile */
     const Conv2d stem = {.channels = 64, .kernel = 7, .stride = 2, .padding = 3};
     const Begun begun = begin(type, STEM_SIZE);
     Graph *graph = begun.graph;

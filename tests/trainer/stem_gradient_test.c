@@ -208,20 +208,28 @@ static void check(const Case *c, const Operands *o, const float *dx)
     free(behind);
 }
 
+/* Computes the gradient, with NaN in the scratch memory before. */
+static void run(const Operands *o)
+{
+    const StemGradient stem = stem_of(o);
+    gpu_check(cudaMemset(o->scratch, 0xFF, (size_t)kernel_stem_gradient_scratch_bytes()));
+    gpu_check(kernel_stem_gradient(&stem, o->scratch, NULL));
+    gpu_check(cudaDeviceSynchronize());
+}
+
+/* The last two have several tiles for each block: 300 and 900, of a few pixels each. */
 TEST(test_gradients_of_stems)
 {
-    static const int shapes[][4] = {{1, 7, 9, 3},   {1, 32, 32, 3}, {2, 33, 34, 1},
-                                    {3, 64, 40, 4}, {5, 70, 66, 3}, {12, 96, 96, 3}};
+    static const int shapes[][4] = {{1, 7, 9, 3},   {1, 32, 32, 3}, {2, 33, 34, 1}, {3, 64, 40, 4},
+                                    {5, 70, 66, 3}, {300, 7, 9, 3}, {900, 5, 6, 3}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int bf16 = 0; bf16 < 2; bf16++) {
             const Case c = {shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3],
                             bf16 ? ELEMENT_BF16 : ELEMENT_F16};
             Operands o;
             make_operands(&c, &o);
-            const StemGradient stem = stem_of(&o);
             float *dx = gradient_of_x(&o);
-            gpu_check(kernel_stem_gradient(&stem, o.scratch, NULL));
-            gpu_check(cudaDeviceSynchronize());
+            run(&o);
             check(&c, &o, dx);
             free(dx);
             free_operands(&o);
@@ -233,14 +241,11 @@ TEST(test_the_same_gradient_twice)
     const Case c = {40, 96, 96, 3, ELEMENT_F16};
     Operands o;
     make_operands(&c, &o);
-    const StemGradient stem = stem_of(&o);
     const size_t bytes = (size_t)device_tensor_stored(&o.filter) * 2;
-    gpu_check(kernel_stem_gradient(&stem, o.scratch, NULL));
-    gpu_check(cudaDeviceSynchronize());
+    run(&o);
     void *first = gpu_read(o.filter.data, bytes);
     gpu_check(cudaMemset(o.filter.data, 0, bytes));
-    gpu_check(kernel_stem_gradient(&stem, o.scratch, NULL));
-    gpu_check(cudaDeviceSynchronize());
+    run(&o);
     void *second = gpu_read(o.filter.data, bytes);
     assert_memory_equal(first, second, bytes);
     free(first);
@@ -253,17 +258,21 @@ TEST(test_other_shapes_are_refused)
     const Case c = {1, 32, 32, 3, ELEMENT_F16};
     Operands o;
     make_operands(&c, &o);
-    DeviceTensor changed[4] = {o.pixels, o.x, o.g, o.filter};
+    DeviceTensor changed[7] = {o.pixels, o.x, o.g, o.filter, o.index, o.pixels, o.filter};
     changed[0].shape[1] += 2;
     changed[1].element = ELEMENT_F32;
     changed[2].shape[2]--;
     changed[3].shape[1] = 5;
-    for (int i = 0; i < 4; i++) {
+    changed[4].shape[0]++;
+    changed[5].pitch++;
+    changed[6].shape[3]--;
+    for (int i = 0; i < 7; i++) {
         StemGradient stem = stem_of(&o);
-        stem.pixels = i == 0 ? &changed[0] : stem.pixels;
+        stem.pixels = i == 0 || i == 5 ? &changed[i] : stem.pixels;
         stem.norm.x = i == 1 ? &changed[1] : stem.norm.x;
         stem.g = i == 2 ? &changed[2] : stem.g;
-        stem.filter = i == 3 ? &changed[3] : stem.filter;
+        stem.filter = i == 3 || i == 6 ? &changed[i] : stem.filter;
+        stem.index = i == 4 ? &changed[4] : stem.index;
         assert_int_equal(kernel_stem_gradient(&stem, o.scratch, NULL), cudaErrorNotSupported);
     }
     free_operands(&o);

@@ -218,6 +218,7 @@ static void join_stem_gradients(Graph *graph, const GraphUses *uses)
         memcpy(weight->inputs, pool->inputs, sizeof weight->inputs);
         weight->inputs[STEM_BACK_PIXELS] = pixels;
         weight->input_count = STEM_BACK_INPUTS;
+        weight->output_count = 1;
         if (tensor->of != TENSOR_NONE && graph->tensors[tensor->of].gradient == dy)
             graph->tensors[tensor->of].gradient = TENSOR_NONE;
         tensor->producer = NODE_NONE;

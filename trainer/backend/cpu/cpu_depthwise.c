@@ -10,7 +10,7 @@
  * long as these (docs/measurements/2026-11-28-cpu-pointwise.md). For 3 x 3 its loops are the faster ones. So
  * weights of large kernels lie as the loops here want them, taps, then channels; of the others those that
  * oneDNN would have so. In bf16 oneDNN's forward passes and gradients of images take a third of the time of
- * these, but its gradients of weights 7 to 35 times as long. */
+ * these, but its gradients of weights 5 to 30 times as long. */
 
 enum { KERNEL_MIN = 7 };
 

@@ -20,11 +20,13 @@ typedef struct StemGradient {
     const DeviceTensor *filter;          /* [64, 7, 7, C], narrow: is set to the gradient of the weight */
 } StemGradient;
 
+/* Returns whether there is a kernel for these shapes on the current device. */
+bool kernel_stem_gradient_fits(const StemGradient *stem);
 /* Returns the scratch bytes of kernel_stem_gradient. */
 uint64_t kernel_stem_gradient_scratch_bytes(void);
 /* Computes the gradient of the weight. It makes dx as kernel_norm_pool_backward does, bit for bit, and
  * multiplies it by the pixels; neither is in device memory. The same bits on any card. Returns
- * cudaErrorNotSupported for other shapes. */
+ * cudaErrorNotSupported where it does not fit. */
 cudaError_t kernel_stem_gradient(const StemGradient *stem, void *scratch, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -109,13 +109,14 @@ template <typename T> __device__ void turns_of(const float (&scale)[vector_width
     }
 }
 
-template <typename T> __device__ Bytes<vector_width<T>> bytes_of(const unsigned (&places)[4])
+/* Returns the places as bytes. */
+template <typename T> __device__ Raw<uint8_t, vector_width<T>> bytes_of(const unsigned (&places)[4])
 {
     constexpr int in_word = vector_width<T> / 4, bits = 32 / in_word;
-    Bytes<vector_width<T>> bytes;
+    Raw<uint8_t, vector_width<T>> bytes = {};
 #pragma unroll
     for (int k = 0; k < vector_width<T>; k++)
-        bytes.values[k] = (uint8_t)(places[k / in_word] >> k % in_word * bits);
+        bytes.words[k / 4] |= (places[k / in_word] >> k % in_word * bits & 0xFF) << 8 * (k % 4);
     return bytes;
 }
 
@@ -170,7 +171,7 @@ __device__ void leave(const Forward<T> &job, const Place &p, int h, const Most<T
     for (int k = 0; k < width; k++)
         values[k] = activated<T, OP_RELU>(affine.of(values[k], k), job.norm.slope);
     put(job.y + to, values);
-    *reinterpret_cast<Bytes<width> *>(job.index + to) = bytes_of<T>(most.places);
+    put(job.index + to, bytes_of<T>(most.places));
 }
 
 template <typename T, int Kernel, int Padding>

@@ -65,45 +65,44 @@ template <typename T> struct GradientColumns {
     }
 };
 
-/* The bytes of an index that a thread has. */
-template <int Width> struct alignas(Width) Bytes {
-    uint8_t values[Width];
-};
-
-/* What a thread has of windows next to each other. */
+/* What a thread has of windows next to each other. One that is not there has an index that no place is, so
+ * that all loads are under way before any is waited for. */
 template <typename T, int Count> struct Windows {
-    Raw<T, vector_width<T>> g[Count];
-    Bytes<vector_width<T>> index[Count];
-    bool there[Count];
+    static constexpr int width = vector_width<T>;
+    Raw<T, width> g[Count];
+    Raw<uint8_t, width> index[Count];
     /* Reads windows (h, w) to (h, w + Count - 1) of image n, from channel c on. */
     __device__ void read(const PoolGradient<T> &of, int n, int h, int w, int c)
     {
-        constexpr int width = vector_width<T>;
 #pragma unroll
         for (int i = 0; i < Count; i++) {
-            there[i] = of.out.has(h, w + i);
-            if (!there[i])
-                continue;
+            const bool there = of.out.has(h, w + i);
             const int64_t from = of.out.element(n, h, w + i, c);
-            g[i] = fetch<T, width>(of.g + from);
-            index[i] = *reinterpret_cast<const Bytes<width> *>(of.index + from);
+            g[i] = Raw<T, width>{};
+#pragma unroll
+            for (int word = 0; word < width / 4; word++)
+                index[i].words[word] = 0xFFFFFFFFU;
+            if (there)
+                g[i] = fetch<T, width>(of.g + from);
+            if (there)
+                index[i] = fetch<uint8_t, width>(of.index + from);
         }
     }
     /* Adds what they have for the pixel in column 0 or 1 of the square below window 0, in their row kh. */
-    template <int Kernel, int Padding>
-    __device__ void add(int kh, int column, float (&sum)[vector_width<T>]) const
+    template <int Kernel, int Padding> __device__ void add(int kh, int column, float (&sum)[width]) const
     {
-        constexpr int width = vector_width<T>;
 #pragma unroll
         for (int i = 0; i < Count; i++) {
             const int kw = column + Padding - 2 * i;
-            if (kh < 0 || kh >= Kernel || kw < 0 || kw >= Kernel || !there[i])
+            if (kh < 0 || kh >= Kernel || kw < 0 || kw >= Kernel)
                 continue;
             float values[width];
             unpack(g[i], values);
 #pragma unroll
             for (int k = 0; k < width; k++)
-                sum[k] += index[i].values[k] == kh * Kernel + kw ? values[k] : 0;
+                sum[k] += (index[i].words[k / 4] >> 8 * (k % 4) & 0xFF) == (unsigned)(kh * Kernel + kw)
+                              ? values[k]
+                              : 0;
         }
     }
 };

@@ -2,18 +2,10 @@
 
 #include "trainer/backend/cuda/kernels/kernels_stem_gradient.h"
 
-static FshStatus stem_prepare(const CudaProgram *program, Step *step, FshError *error)
-{
-    (void)program;
-    (void)error;
-    want_scratch(step, kernel_stem_gradient_scratch_bytes());
-    return FSH_OK;
-}
-
-static FshStatus stem_backward_weight(const Step *step, cudaStream_t stream, FshError *error)
+static StemGradient stem_of(const Step *step)
 {
     const Normalization *pixels = &step->node->as.conv.pixels;
-    const StemGradient stem = {
+    return (StemGradient){
         .pixels = in(step, STEM_BACK_PIXELS),
         .mean = pixels->mean,
         .deviation = pixels->deviation,
@@ -27,6 +19,22 @@ static FshStatus stem_backward_weight(const Step *step, cudaStream_t stream, Fsh
         .dbias = in(step, NORM_POOL_BACK_DBIAS),
         .filter = out(step, 0),
     };
+}
+
+static FshStatus stem_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    const StemGradient stem = stem_of(step);
+    (void)program;
+    if (!kernel_stem_gradient_fits(&stem))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "cuda has no one kernel for this stem on this GPU; use --no-fuse stem-gradient");
+    want_scratch(step, kernel_stem_gradient_scratch_bytes());
+    return FSH_OK;
+}
+
+static FshStatus stem_backward_weight(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const StemGradient stem = stem_of(step);
     return CUDA_TRY(kernel_stem_gradient(&stem, step->scratch, stream), error);
 }
 
