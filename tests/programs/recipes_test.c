@@ -214,6 +214,31 @@ TEST_IN_FOLDER(test_a_recipe_for_weights_of_others_tells_of_random_ones, folder)
     SAYS(0, told, "--dry-run", "--config", test_path(folder, "out/args.json"), colours);
 }
 
+/* 72 images: 18 updates of 8, of 2 epochs. */
+TEST_IN_FOLDER(test_what_a_short_run_leaves_as_it_began_is_told, folder)
+{
+    const char *colours = pack_colours(folder, 24, 4), *weights = test_path(folder, "first/last.safetensors");
+    SAYS(0, "--head-only keeps weights that are random: give --weights FILE", "--dry-run", "--model", "conv8",
+         "--head-only", colours);
+    SAYS(0, "--freeze keeps weights that are random: give --weights FILE", "--dry-run", "--model", "conv8",
+         "--freeze", "model.1", colours);
+    SAYS(0,
+         "--model-ema: after 18 updates 83 % of the average are what it began with; --model-ema-warmup or a "
+         "lower --model-ema-decay",
+         "--dry-run", "--model", "conv8", "--batch-size", "8", "--epochs", "2", "--model-ema",
+         "--model-ema-decay", "0.99", "--no-model-ema-warmup", colours);
+    TRAINED("--model", "conv8", "--epochs", "1", colours, test_path(folder, "first"));
+    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", "--head-only", "--weights", weights,
+                             "--model-ema", "--model-ema-decay", "0.99", colours);
+    assert_contains_not(result.err, "random");
+    assert_contains_not(result.err, "of the average");
+    run_result_free(&result);
+    result = TRAIN(0, "--dry-run", "--model", "conv8", "--batch-size", "8", "--epochs", "2", "--model-ema",
+                   "--model-ema-decay", "0.8", "--no-model-ema-warmup", colours);
+    assert_contains_not(result.err, "of the average");
+    run_result_free(&result);
+}
+
 /* ---- what is wrong ---- */
 
 TEST_IN_FOLDER(test_a_recipe_that_does_not_fit_is_told, folder)

@@ -92,7 +92,9 @@ TEST_IN_FOLDER(test_a_bad_sample_in_training_does_not_cost_what_was_learnt, fold
     RunResult result =
         TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "2", "--model-ema", shards, out);
     assert_contains(result.err, "train-00000-of-00002.fshard record 3");
-    assert_contains(result.err, "what was learnt before it is saved; --resume auto goes on");
+    assert_contains(result.err,
+                    "what was learnt before the error below is saved; --resume auto goes on from there, "
+                    "with --on-error skip without what cannot be read");
     run_result_free(&result);
     test_file_write(shard, whole, length);
     free(whole);

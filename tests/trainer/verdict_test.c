@@ -12,11 +12,15 @@ TEST(test_advice_leaves_out_what_the_run_does_already)
         const char *text;
     } cases[] = {
         {{.waited_percent = 2, .compute_type = DATA_F32},
-         "compute bound: 98 % of the steps' time is the network's; --amp bf16 makes that shorter"},
+         "compute bound: 98 % of the steps' time is computing; --profile 3 says what takes it, --amp bf16 "
+         "makes products "
+         "faster"},
         {{.waited_percent = 2, .compute_type = DATA_F32, .cuda = true},
-         "compute bound: 98 % of the steps' time is the network's; --amp auto makes that shorter"},
+         "compute bound: 98 % of the steps' time is computing; --profile 3 says what takes it, --amp auto "
+         "makes products "
+         "faster"},
         {{.waited_percent = 4.4, .compute_type = DATA_F16, .cuda = true},
-         "compute bound: 96 % of the steps' time is the network's"},
+         "compute bound: 96 % of the steps' time is computing; --profile 3 says what takes it"},
         {{.waited_percent = 62, .workers = 2, .cores = 4},
          "loader bound: 62 % of the steps' time is waiting for data; more --workers, --cache pixels (where "
          "RAM "

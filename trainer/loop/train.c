@@ -499,7 +499,7 @@ static void tell_plan(Training *training, const TrainOptions *options, const cha
         console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
                      state->epoch, state->step);
     else
-        session_describe_random(session);
+        session_describe_begin(session);
     run_resume_difference(session, &training->before, difference, sizeof difference);
     if (difference[0] && !state->finished)
         console_line(&session->console, "%s", difference);

@@ -261,7 +261,10 @@ static FshStatus stop_for_failure(Training *training, Epoch *epoch, FshStatus fa
         return training_stop_for_signal(training, error);
     if (training->state.steps_done > 0 && training_keep_learnt(training) && training_writes(training))
         console_warning(&training->session.console,
-                        "what was learnt before it is saved; --resume auto goes on");
+                        "what was learnt before the error below is saved; --resume auto goes on from there%s",
+                        failed == FSH_ERR_CORRUPT && !training->session.plan.skip_bad
+                            ? ", with --on-error skip without what cannot be read"
+                            : "");
     return failed;
 }
 

@@ -232,17 +232,18 @@ void recipe_describe(const TrainPlan *plan, void (*print)(void *context, const c
     tell_batch(plan, print, context);
 }
 
-void recipe_describe_random(const TrainPlan *plan, void (*print)(void *context, const char *line),
+bool recipe_describe_random(const TrainPlan *plan, void (*print)(void *context, const char *line),
                             void *context)
 {
     char line[256];
     if (!json_is_true(json_object_get(plan->preset, weights_fact)))
-        return;
+        return false;
     (void)snprintf(line, sizeof line,
                    "recipe %s is for weights that others have trained, and %s begins with random ones: give "
                    "--weights FILE and the --model that it is of",
                    fact_of(plan->preset, name_fact), plan->model->name);
     print(context, line);
+    return true;
 }
 
 int recipe_record(const TrainOptions *options, json_t *arguments)

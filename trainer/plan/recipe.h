@@ -54,9 +54,9 @@ FshStatus recipe_explain(const TrainOptions *options, FshStatus status, FshError
  * another number of images, in a few lines for the log, without line ends; nothing without a recipe. */
 void recipe_describe(const TrainPlan *plan, void (*print)(void *context, const char *line), void *context);
 
-/* Passes a line that says that the recipe is for weights of others, if it is, for a run that begins without
- * them. */
-void recipe_describe_random(const TrainPlan *plan, void (*print)(void *context, const char *line),
+/* Passes a line that says that the recipe is for weights of others, for a run that begins without them.
+ * Returns whether it is. */
+bool recipe_describe_random(const TrainPlan *plan, void (*print)(void *context, const char *line),
                             void *context);
 
 /* Sets the member "recipe" of args.json: its facts, and "gives", the names of the options in use, as Python

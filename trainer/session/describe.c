@@ -297,7 +297,7 @@ static void describe_begin(Session *session, const TrainOptions *options)
 {
     FshError refusal = {0}; /* a run that writes nothing only warns */
     if (!options->checkpoint.resume)
-        session_describe_random(session);
+        session_describe_begin(session);
     if (options->output && !options->checkpoint.resume &&
         record_check_folder(options->output, options->force, &refusal) != FSH_OK)
         console_warning(&session->console, "%s", refusal.message);

@@ -465,10 +465,32 @@ void session_describe(Session *session)
         console_warning(&session->console, "%s", warning);
 }
 
-void session_describe_random(Session *session)
+/* Warns where a run of so few updates leaves an average of weights near what it began with. */
+static void warn_average(Session *session)
 {
-    if (!session->weights)
-        recipe_describe_random(&session->plan, print_plan_line, &session->console);
+    const TrainPlan *plan = &session->plan;
+    const Optimizer *optimizer = &plan->recipe.optimizer;
+    const uint64_t each = optimizer->accumulation_steps > 1 ? (uint64_t)optimizer->accumulation_steps : 1;
+    const uint64_t updates = plan->total_steps / each;
+    const double kept = pow(optimizer->ema_decay, (double)updates);
+    if (plan->rank != 0 || optimizer->ema_decay <= 0 || optimizer->ema_warmup || kept < 0.1)
+        return;
+    console_warning(&session->console,
+                    "--model-ema: after %llu updates %.0f %% of the average are what it began with; "
+                    "--model-ema-warmup or a lower --model-ema-decay",
+                    (unsigned long long)updates, 100 * kept);
+}
+
+void session_describe_begin(Session *session)
+{
+    const ParameterRules *rules = &session->plan.recipe.rules;
+    warn_average(session);
+    if (session->weights)
+        return;
+    if (!recipe_describe_random(&session->plan, print_plan_line, &session->console) &&
+        session->plan.rank == 0 && (rules->head_only || rules->freeze))
+        console_warning(&session->console, "%s keeps weights that are random: give --weights FILE",
+                        rules->head_only ? "--head-only" : "--freeze");
 }
 
 FshStatus session_write_step(Session *session, const Batch *batch, const StepRates *rates, FshError *error)

@@ -75,8 +75,9 @@ FshStatus session_open_loaders(Session *session, FshError *error);
 
 /* Prints what was decided, on the first rank; on that of each host a warning of its device. */
 void session_describe(Session *session);
-/* Prints, for a run that begins without --weights, that its recipe is for weights of others, if it is. */
-void session_describe_random(Session *session);
+/* Prints, for a run that begins: that its recipe is for weights of others, or that random ones are kept,
+ * where there is no --weights; and that its average of weights ends near what it began with. */
+void session_describe_begin(Session *session);
 
 /* Brings the splits into memory if the plan says so, and prints how much is there; call it before the first
  * batch. FSH_ERR_SYSTEM: the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's or the host's
