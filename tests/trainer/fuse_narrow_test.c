@@ -5,18 +5,6 @@
 #include "tests/support/support.h"
 #include "tests/trainer/graph_support.h"
 
-/* Fuses and differentiates the cross-entropy of the logits, of 2 samples. */
-static void finish(Graph *graph, TensorId logits, unsigned fusions)
-{
-    const TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
-    const TensorId loss = graph_softmax_cross_entropy(graph, graph_cast(graph, logits, DATA_F32), label,
-                                                      TENSOR_NONE, TENSOR_NONE, 0);
-    graph_fuse(graph, fusions);
-    graph_differentiate(graph, loss);
-    graph_fuse_backward(graph, fusions);
-    assert_int_equal(graph_check(graph, NULL), FSH_OK);
-}
-
 /* What reads normalised images: two convolutions, and, with `elsewhere`, a sum of their pixels. */
 typedef struct Stems {
     DataType type;
@@ -38,7 +26,7 @@ static size_t count_normalized_for(const Stems *of, unsigned fusions)
         x = graph_add(graph, x, graph_linear(graph, "mean", graph_global_avg_pool(graph, pixels), 4, true));
     if (of->kept)
         graph_keep(graph, pixels, "pixels");
-    finish(graph, x, fusions);
+    test_finish(graph, x, fusions);
     const size_t count = test_count_ops(graph, OP_NORMALIZE);
     assert_int_equal(test_count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), 2);
     for (size_t i = 0; i < graph_node_count(graph); i++) {
@@ -122,7 +110,7 @@ static size_t count_strided(const Block *of, unsigned fusions)
     size_t count = 0;
     Graph *graph = graph_new();
     graph_set_compute_type(graph, of->type);
-    finish(graph, block_of(graph, of), fusions);
+    test_finish(graph, block_of(graph, of), fusions);
     for (size_t i = 0; i < graph_node_count(graph); i++) {
         const Node *node = graph_node(graph, (NodeId)i);
         if ((node->op != OP_BATCH_NORM_BACKWARD && node->op != OP_CONV_NORM_BACKWARD) ||

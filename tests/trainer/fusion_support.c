@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/support/support.h"
+#include "tests/trainer/graph_support.h"
 #include "tests/trainer/network_support.h"
 
 enum { BATCH = 6, SIZE = 12, FIRST_SEED = 11, NARROW_SEEDS = 6 };
@@ -307,38 +308,40 @@ void compare_fusions(Backend *backend, DataType type, unsigned fusions, double t
     compare_runs(&ours, &without, fusions, tolerance);
 }
 
-void compare_strided(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
+/* A comparison of a network with the one set of fusions and the other. */
+typedef struct Pair {
+    Graph *(*make)(unsigned fusions, DataType type);
+    OpKind op, other; /* what so many nodes of each must be */
+    size_t count;
+} Pair;
+
+static void compare_pair(const Pair *pair, Backend *backend, DataType type, unsigned fusions, unsigned others,
+                         double tolerance)
 {
-    Run ours = run_of(backend, strided_graph(fusions, type), FIRST_SEED),
-        without = run_of(backend, strided_graph(others, type), FIRST_SEED);
+    Run ours = run_of(backend, pair->make(fusions, type), FIRST_SEED),
+        without = run_of(backend, pair->make(others, type), FIRST_SEED);
+    if (pair->count) {
+        assert_int_equal(test_count_ops(ours.graph, pair->op), pair->count);
+        assert_int_equal(test_count_ops(without.graph, pair->other), pair->count);
+    }
     compare_runs(&ours, &without, fusions, tolerance);
 }
 
-/* Returns how many nodes of a run have the op. */
-static size_t count_ops(const Run *run, OpKind op)
+void compare_strided(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
 {
-    size_t count = 0;
-    for (size_t n = 0; n < graph_node_count(run->graph); n++)
-        count += graph_node(run->graph, (NodeId)n)->op == op;
-    return count;
+    compare_pair(&(Pair){.make = strided_graph}, backend, type, fusions, others, tolerance);
 }
 
 void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
 {
-    Run ours = run_of(backend, pooled_graph(fusions, type), FIRST_SEED),
-        without = run_of(backend, pooled_graph(others, type), FIRST_SEED);
-    assert_int_equal(count_ops(&ours, OP_NORM_POOL_BACKWARD), 5);
-    assert_int_equal(count_ops(&without, OP_MAX_POOL_BACKWARD), 5);
-    compare_runs(&ours, &without, fusions, tolerance);
+    const Pair pair = {pooled_graph, OP_NORM_POOL_BACKWARD, OP_MAX_POOL_BACKWARD, 5};
+    compare_pair(&pair, backend, type, fusions, others, tolerance);
 }
 
 void compare_stem(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
 {
-    Run ours = run_of(backend, stem_graph(fusions, type), FIRST_SEED),
-        without = run_of(backend, stem_graph(others, type), FIRST_SEED);
-    assert_int_equal(count_ops(&ours, OP_STEM_BACKWARD_WEIGHT), 1);
-    assert_int_equal(count_ops(&without, OP_NORM_POOL_BACKWARD), 1);
-    compare_runs(&ours, &without, fusions, tolerance);
+    const Pair pair = {stem_graph, OP_STEM_BACKWARD_WEIGHT, OP_NORM_POOL_BACKWARD, 1};
+    compare_pair(&pair, backend, type, fusions, others, tolerance);
 }
 
 void compare_bits_of_fusions(Backend *backend, DataType type, unsigned fusions, unsigned others)

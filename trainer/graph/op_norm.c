@@ -111,23 +111,31 @@ static void store_output(Graph *graph, size_t at, int slot, DataType type, int r
         graph->tensors[graph->nodes[at].outputs[slot]].tensor.producer = (NodeId)at;
 }
 
+/* Returns the backward node of a norm of x, which is the node's or stands for it, that reads no result. */
+static Node backward_of(const Node *node, TensorId dy, TensorId x)
+{
+    return (Node){.op = OP_BATCH_NORM_BACKWARD,
+                  .inputs = {[NORM_BACK_DY] = dy,
+                             [NORM_BACK_X] = x,
+                             [NORM_BACK_WEIGHT] = node->inputs[NORM_WEIGHT],
+                             [NORM_BACK_BIAS] = node->inputs[NORM_BIAS],
+                             [NORM_BACK_MEAN] = node->outputs[NORM_MEAN],
+                             [NORM_BACK_INVERSE_DEVIATION] = node->outputs[NORM_INVERSE_DEVIATION],
+                             [NORM_BACK_Y] = TENSOR_NONE,
+                             [NORM_BACK_DY2] = TENSOR_NONE},
+                  .input_count = NORM_BACK_INPUTS,
+                  .as.norm = node->as.norm};
+}
+
 static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     const TensorId addend = node->inputs[NORM_ADDEND];
     const OpKind activation = node->as.norm.activation;
     const bool gated_by_y = addend != TENSOR_NONE && activation;
     const size_t at = graph->node_count;
-    Node backward = {.op = OP_BATCH_NORM_BACKWARD,
-                     .inputs = {[NORM_BACK_DY] = output_gradient,
-                                [NORM_BACK_X] = node->inputs[NORM_X],
-                                [NORM_BACK_WEIGHT] = node->inputs[NORM_WEIGHT],
-                                [NORM_BACK_BIAS] = node->inputs[NORM_BIAS],
-                                [NORM_BACK_MEAN] = node->outputs[NORM_MEAN],
-                                [NORM_BACK_INVERSE_DEVIATION] = node->outputs[NORM_INVERSE_DEVIATION],
-                                [NORM_BACK_Y] = gated_by_y ? node->outputs[NORM_Y] : TENSOR_NONE,
-                                [NORM_BACK_DY2] = TENSOR_NONE},
-                     .input_count = NORM_BACK_INPUTS};
-    backward.as.norm = node->as.norm;
+    Node backward = backward_of(node, output_gradient, node->inputs[NORM_X]);
+    if (gated_by_y)
+        backward.inputs[NORM_BACK_Y] = node->outputs[NORM_Y];
     const TensorId of[5] = {[NORM_BACK_DX] = node->inputs[NORM_X],
                             [NORM_BACK_DWEIGHT] = node->inputs[NORM_WEIGHT],
                             [NORM_BACK_DBIAS] = node->inputs[NORM_BIAS],
@@ -150,17 +158,7 @@ static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId ou
 static void norm_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     const size_t at = graph->node_count;
-    Node of_norm = {.op = OP_BATCH_NORM_BACKWARD,
-                    .inputs = {[NORM_BACK_DY] = output_gradient,
-                               [NORM_BACK_X] = node->outputs[NORM_POOL_EXTREME],
-                               [NORM_BACK_WEIGHT] = node->inputs[NORM_WEIGHT],
-                               [NORM_BACK_BIAS] = node->inputs[NORM_BIAS],
-                               [NORM_BACK_MEAN] = node->outputs[NORM_MEAN],
-                               [NORM_BACK_INVERSE_DEVIATION] = node->outputs[NORM_INVERSE_DEVIATION],
-                               [NORM_BACK_Y] = TENSOR_NONE,
-                               [NORM_BACK_DY2] = TENSOR_NONE},
-                    .input_count = NORM_BACK_INPUTS,
-                    .as.norm = node->as.norm};
+    Node of_norm = backward_of(node, output_gradient, node->outputs[NORM_POOL_EXTREME]);
     const TensorId of[5] = {[NORM_BACK_DX] = TENSOR_NONE,
                             [NORM_BACK_DWEIGHT] = node->inputs[NORM_WEIGHT],
                             [NORM_BACK_DBIAS] = node->inputs[NORM_BIAS],

@@ -17,11 +17,6 @@ enum {
     CHANNEL_BLOCK = 64, /* of means: accumulators that stay in registers or L1 */
 };
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void normalize(const uint8_t *x, const float *scale, const float *shift, void *result, int64_t rows,
                       int64_t width)
 {

@@ -16,11 +16,6 @@ enum {
 
 extern const CpuChannelKernels FSHARD_CHANNEL_KERNELS;
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void flush(const float *block, int64_t count, double *sums)
 {
 #pragma omp simd

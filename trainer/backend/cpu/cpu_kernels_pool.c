@@ -10,11 +10,6 @@ enum { CHANNEL_BLOCK = 64 }; /* accumulators that stay in registers or L1 */
 
 extern const CpuPoolKernels FSHARD_POOL_KERNELS;
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;

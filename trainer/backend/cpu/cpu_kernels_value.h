@@ -58,4 +58,9 @@ static inline Value store(float value)
 
 #endif
 
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 #endif

@@ -451,13 +451,11 @@ extern "C" cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, 
                   running->var, running->bias, sums}) ||
         sums->pitch < x->pitch || !leaves_signs(tensors, addend))
         return cudaErrorNotSupported;
-    const float *sum = data_of<float>(sums);
-    const SumsOfX sums_of_x = {sum, sum + sums->pitch, (int)device_tensor_channels(x),
-                               moments_of(tensors, running)};
+    const SumsOfX known = sums_of_x(tensors, running, sums);
     bool done = true;
     const cudaError_t code = with_storage(y, [&](auto zero) {
         using T = decltype(zero);
-        done = apply<T, true>(tensors, activation, addend, y, sums_of_x, stream);
+        done = apply<T, true>(tensors, activation, addend, y, known, stream);
     });
     return done ? code : cudaErrorNotSupported;
 }

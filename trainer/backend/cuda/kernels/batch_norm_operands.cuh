@@ -45,6 +45,13 @@ inline Moments moments_of(const NormTensors *tensors, const NormRunning *running
     return moments;
 }
 
+/* Returns the sums [2, pitch] of x, and what is made of them. */
+inline SumsOfX sums_of_x(const NormTensors *tensors, const NormRunning *running, const DeviceTensor *sums)
+{
+    const float *sum = data_of<float>(sums);
+    return {sum, sum + sums->pitch, (int)device_tensor_channels(tensors->x), moments_of(tensors, running)};
+}
+
 /* Returns whether all tensors are float32, as parameters and statistics of norms are in every mode. */
 inline bool all_f32(std::initializer_list<const DeviceTensor *> tensors)
 {

@@ -273,9 +273,14 @@ template <typename T> Places strips_of(const DeviceTensor *image, int64_t rows, 
                   (int)(image->pitch / vector_width<T>));
 }
 
-inline unsigned blocks_of(const Places &places)
+/* Launches one of the kernels above for all places of its job. */
+template <typename Job> cudaError_t run(void (*kernel)(Job), const Job &job, cudaStream_t stream)
 {
-    return (unsigned)((places.total + block_threads - 1) / block_threads);
+    if (job.places.total >= INT64_C(1) << 31)
+        return cudaErrorNotSupported;
+    const unsigned blocks = (unsigned)((job.places.total + block_threads - 1) / block_threads);
+    kernel<<<blocks, block_threads, 0, stream>>>(job);
+    return cudaGetLastError();
 }
 
 } // namespace
@@ -289,10 +294,8 @@ extern "C" cudaError_t kernel_batch_norm_sum_statistics(const NormTensors *tenso
             {tensors->mean, tensors->inverse_deviation, running->mean, running->var, running->bias, sums}) ||
         sums->pitch < x->pitch)
         return cudaErrorNotSupported;
-    const float *sum = data_of<float>(sums);
-    const SumsOfX sums_of_x = {sum, sum + sums->pitch, (int)device_tensor_channels(x),
-                               moments_of(tensors, running)};
-    sum_statistics_kernel<<<blocks_for(x->pitch), block_threads, 0, stream>>>(sums_of_x, (int)x->pitch);
+    sum_statistics_kernel<<<blocks_for(x->pitch), block_threads, 0, stream>>>(
+        sums_of_x(tensors, running, sums), (int)x->pitch);
     return cudaGetLastError();
 }
 
@@ -314,13 +317,7 @@ extern "C" cudaError_t kernel_norm_pool(const NormTensors *tensors, const NormAc
                                 image_of(x),
                                 image_of(y),
                                 strips_of<T>(x, y->shape[1], y->shape[2])};
-        if (job.places.total >= INT64_C(1) << 31)
-            return cudaErrorNotSupported;
-        if (pool->kernel == 3)
-            norm_pool_kernel<T, 3, 1><<<blocks_of(job.places), block_threads, 0, stream>>>(job);
-        else
-            norm_pool_kernel<T, 2, 0><<<blocks_of(job.places), block_threads, 0, stream>>>(job);
-        return cudaGetLastError();
+        return run(pool->kernel == 3 ? norm_pool_kernel<T, 3, 1> : norm_pool_kernel<T, 2, 0>, job, stream);
     });
 }
 
@@ -337,12 +334,8 @@ extern "C" cudaError_t kernel_norm_pool_backward(const DeviceTensor *g, const De
         using T = decltype(zero);
         const BackwardJob<T> job = {pool_gradient<T>(g, index, tensors, dweight, dbias), data_of<T>(dx),
                                     strips_of<T>(x, (x->shape[1] + 1) / 2, (x->shape[2] + 1) / 2)};
-        if (job.places.total >= INT64_C(1) << 31)
-            return cudaErrorNotSupported;
-        if (pool->kernel == 3)
-            norm_pool_backward_kernel<T, 3, 1><<<blocks_of(job.places), block_threads, 0, stream>>>(job);
-        else
-            norm_pool_backward_kernel<T, 2, 0><<<blocks_of(job.places), block_threads, 0, stream>>>(job);
-        return cudaGetLastError();
+        return run(pool->kernel == 3 ? norm_pool_backward_kernel<T, 3, 1>
+                                     : norm_pool_backward_kernel<T, 2, 0>,
+                   job, stream);
     });
 }
