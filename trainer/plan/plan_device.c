@@ -56,7 +56,8 @@ size_t compute_options_rows(ComputeOptions *o, Option *rows)
          .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, "
                  "norm-add, bias-norm, conv-statistics, gradient-add, pad-add, conv-bias-relu, "
                  "images-again, linear-add, norm-function, norm-gate, gradient-conv, "
-                 "norm-signs, function-bias, normalize-conv, gradient-stride, norm-pool"},
+                 "norm-signs, function-bias, normalize-conv, gradient-stride, norm-pool, "
+                 "stem-gradient"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

@@ -29,11 +29,10 @@ static void close_backend(Backend *backend)
     cuda_backend_close(backend);
 }
 
-/* FUSE_NORM_POOL and FUSE_STEM_GRADIENT wait for a GPU: their kernels have run in an emulation alone. */
 enum {
-    FUSIONS = (FUSE_ALL & ~FUSE_NORM_POOL) | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN |
-              FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS | FUSE_FUNCTION_BIAS | FUSE_NORMALIZE_CONV |
-              FUSE_GRADIENT_STRIDE
+    FUSIONS = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN | FUSE_GRADIENT_CONV |
+              FUSE_NORM_SIGNS | FUSE_FUNCTION_BIAS | FUSE_NORMALIZE_CONV | FUSE_GRADIENT_STRIDE |
+              FUSE_STEM_GRADIENT
 };
 
 static FshStatus foresee(const Graph *graph, unsigned *fusions_ret, MemoryUse *use, FshError *error)
