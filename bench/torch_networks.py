@@ -202,6 +202,34 @@ def xresnet(blocks, expansion, groups, classes=1000):
 XRESNETS = {"xresnet18": ([2, 2, 2, 2], 1, 0), "xresnet50": ([3, 4, 6, 3], 4, 0), "xse_resnext50": ([3, 4, 6, 3], 4, 32)}
 
 
+class Airbench(nn.Module):
+    """trainer/models/airbench.c; airbench94_muon.py and legacy/airbench96.py of KellerJordan/cifar10-airbench."""
+
+    def __init__(self, widths, convolutions, residual, scale, momentum, classes=10):
+        super().__init__()
+        self.whiten, self.residual, self.scale = nn.Conv2d(3, 24, 2), residual, scale
+        self.whiten.weight.requires_grad_(False)
+        self.groups, inputs = nn.ModuleList(), 24
+        for channels in widths:
+            layers = nn.ModuleList()
+            for i in range(convolutions):
+                norm = nn.BatchNorm2d(channels, eps=1e-12, momentum=momentum)
+                norm.weight.requires_grad_(False)
+                layers.append(nn.Sequential(nn.Conv2d(inputs, channels, 3, padding=1, bias=False), nn.MaxPool2d(2) if i == 0 else nn.Identity(), norm))
+                inputs = channels
+            self.groups.append(layers)
+        self.head = nn.Linear(inputs, classes, bias=False)
+
+    def forward(self, x):
+        x = F.gelu(self.whiten(x))
+        for first, *rest in self.groups:
+            x = shortcut = F.gelu(first(x))
+            for layer in rest:
+                x = layer(x)
+                x = F.gelu(x + shortcut if self.residual and layer is rest[-1] else x)
+        return self.head(F.max_pool2d(x, x.shape[2]).flatten(1)) * self.scale
+
+
 def is_vit(name):
     """Whether vit makes it."""
     return "_patch" in name
@@ -222,7 +250,9 @@ def build(name, pixels):
     if is_vit(name):
         return vit(name, pixels), 3, 1000
     own = {"toynet": (toynet, 1, 10), "conv8": (conv8, 1, 10), "pyramidnet": (pyramidnet, 3, 10), "resnet9": (lambda: resnet9(10), 3, 10),
-           "nafnet": (NafNet, 3, 0), "resnet50d": (resnet50d, 3, 1000), "seresnet50": (seresnet50, 3, 1000)}
+           "nafnet": (NafNet, 3, 0), "resnet50d": (resnet50d, 3, 1000), "seresnet50": (seresnet50, 3, 1000),
+           "airbench94": (lambda: Airbench((64, 256, 256), 2, False, 1 / 256, 0.4), 3, 10),
+           "airbench96": (lambda: Airbench((128, 384, 512), 3, True, 1 / 9, 0.1), 3, 10)}
     if name in XRESNETS:
         return xresnet(*XRESNETS[name]), 3, 1000
     if name in own:

@@ -34,5 +34,7 @@ CUDA_TEST(test_ops_on_large_images_are_like_the_cpus)
 
 CUDA_TEST(test_every_op_was_compared)
 {
+    if (getenv("FSHARD_OP_PART"))
+        skip(); /* the other parts compare the others */
     expect_every_op_was_compared();
 }

@@ -1,6 +1,7 @@
-/* Depthwise convolutions of 7 x 7 at stride 1 (depthwise_strips.cuh), forward, data and weight gradient,
- * against plain sums in float64 on the CPU: images smaller than the kernel, widths that strips of 4, 5 and
- * 7 do not divide, channels of one and of several slabs. Needs a GPU; leaves with 77 where there is none. */
+/* Depthwise convolutions of 3 x 3 and 7 x 7 at stride 1 (depthwise_strips.cuh), forward, data and weight
+ * gradient, against plain sums in float64 on the CPU: images smaller than the kernel, widths that strips of
+ * 4, 5 and 7 do not divide, channels of one and of several slabs. Needs a GPU; leaves with 77 where there is
+ * none. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "tests/trainer/gpu_memory.h"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 
-enum { KERNEL = 7, TAPS = KERNEL * KERNEL, GUARD = 512 };
+enum { GUARD = 512 };
 
 /* A tensor on both sides; on the device GUARD more elements follow, which stay as they are. */
 typedef struct Array {
@@ -77,9 +78,9 @@ static float *read_array(const Array *a)
     return values;
 }
 
-/* Of images. */
+/* Of images, and the kernel's edge. */
 typedef struct Shape {
-    int64_t samples, height, width, channels;
+    int64_t samples, height, width, channels, kernel;
 } Shape;
 
 static int64_t place_of(const Shape *s, int64_t n, int64_t y, int64_t x, int64_t c)
@@ -93,6 +94,7 @@ enum { X, WEIGHT, BIAS, DY, Y, DX, DWEIGHT, DBIAS, ARRAYS };
 static void compute(const Shape *s, const Array *arrays, double *const *sums)
 {
     const float *x = arrays[X].values, *weight = arrays[WEIGHT].values, *dy = arrays[DY].values;
+    const int64_t kernel = s->kernel, taps = kernel * kernel;
     for (int64_t n = 0; n < s->samples; n++)
         for (int64_t h = 0; h < s->height; h++)
             for (int64_t w = 0; w < s->width; w++)
@@ -100,15 +102,15 @@ static void compute(const Shape *s, const Array *arrays, double *const *sums)
                     const int64_t at = place_of(s, n, h, w, c);
                     sums[Y][at] += (double)arrays[BIAS].values[c];
                     sums[DBIAS][c] += (double)dy[at];
-                    for (int64_t tap = 0; tap < TAPS; tap++) {
-                        const int64_t row = h + tap / KERNEL - KERNEL / 2,
-                                      column = w + tap % KERNEL - KERNEL / 2;
+                    for (int64_t tap = 0; tap < taps; tap++) {
+                        const int64_t row = h + tap / kernel - kernel / 2,
+                                      column = w + tap % kernel - kernel / 2;
                         if (row < 0 || row >= s->height || column < 0 || column >= s->width)
                             continue;
                         const int64_t from = place_of(s, n, row, column, c);
-                        sums[Y][at] += (double)x[from] * (double)weight[c * TAPS + tap];
-                        sums[DX][from] += (double)dy[at] * (double)weight[c * TAPS + tap];
-                        sums[DWEIGHT][c * TAPS + tap] += (double)dy[at] * (double)x[from];
+                        sums[Y][at] += (double)x[from] * (double)weight[c * taps + tap];
+                        sums[DX][from] += (double)dy[at] * (double)weight[c * taps + tap];
+                        sums[DWEIGHT][c * taps + tap] += (double)dy[at] * (double)x[from];
                     }
                 }
 }
@@ -122,23 +124,23 @@ static void compare(const Shape *s, const char *name, const Array *a, const doub
         size += wanted[i] * wanted[i];
     }
     if (!(sqrt(difference) <= tolerance * sqrt(size)))
-        fail_msg("%lld x %lld x %lld x %lld: %s is off by %.1e", (long long)s->samples, (long long)s->height,
-                 (long long)s->width, (long long)s->channels, name, sqrt(difference / size));
+        fail_msg("%lld x %lld x %lld x %lld, %lld taps wide: %s is off by %.1e", (long long)s->samples,
+                 (long long)s->height, (long long)s->width, (long long)s->channels, (long long)s->kernel,
+                 name, sqrt(difference / size));
     free(got);
 }
 
 /* Runs all three twice: the second time makes the same bits. */
-static void run(Array *a, void *scratch)
+static void run(Array *a, const Depthwise *depthwise, void *scratch)
 {
-    const Depthwise depthwise = {KERNEL, 1, KERNEL / 2};
     float *first[ARRAYS] = {NULL};
     for (int time = 0; time < 2; time++) {
-        gpu_check(kernel_depthwise(&a[X].tensor, &a[WEIGHT].tensor, &a[BIAS].tensor, &depthwise, &a[Y].tensor,
+        gpu_check(kernel_depthwise(&a[X].tensor, &a[WEIGHT].tensor, &a[BIAS].tensor, depthwise, &a[Y].tensor,
                                    NULL));
-        gpu_check(kernel_depthwise_backward_data(&a[DY].tensor, &a[WEIGHT].tensor, &depthwise, &a[DX].tensor,
-                                                 NULL));
-        gpu_check(kernel_depthwise_backward_weight(&a[DY].tensor, &a[X].tensor, &depthwise,
-                                                   &a[DWEIGHT].tensor, &a[DBIAS].tensor, scratch, NULL));
+        gpu_check(
+            kernel_depthwise_backward_data(&a[DY].tensor, &a[WEIGHT].tensor, depthwise, &a[DX].tensor, NULL));
+        gpu_check(kernel_depthwise_backward_weight(&a[DY].tensor, &a[X].tensor, depthwise, &a[DWEIGHT].tensor,
+                                                   &a[DBIAS].tensor, scratch, NULL));
         for (int i = Y; i < ARRAYS; i++) {
             float *values = read_array(&a[i]);
             if (time)
@@ -156,9 +158,9 @@ static void compare_shape(const Shape *s, ElementType element)
     static const char *const names[ARRAYS] = {
         [Y] = "y", [DX] = "dx", [DWEIGHT] = "dweight", [DBIAS] = "dbias"};
     const int64_t image[4] = {s->samples, s->height, s->width, s->channels},
-                  weight[4] = {s->channels, KERNEL, KERNEL, 1}, vector[4] = {1, 1, 1, s->channels};
+                  weight[4] = {s->channels, s->kernel, s->kernel, 1}, vector[4] = {1, 1, 1, s->channels};
     const int64_t *shapes[ARRAYS] = {image, weight, vector, image, image, image, weight, vector};
-    const Depthwise depthwise = {KERNEL, 1, KERNEL / 2};
+    const Depthwise depthwise = {s->kernel, 1, s->kernel / 2};
     double *sums[ARRAYS] = {NULL};
     Array a[ARRAYS];
     void *scratch = NULL;
@@ -171,7 +173,7 @@ static void compare_shape(const Shape *s, ElementType element)
         assert_non_null(sums[i]);
     }
     gpu_check(cudaMalloc(&scratch, kernel_depthwise_scratch_bytes(&a[DY].tensor, &depthwise)));
-    run(a, scratch);
+    run(a, &depthwise, scratch);
     compute(s, a, sums);
     for (int i = Y; i < ARRAYS; i++)
         compare(s, names[i], &a[i], sums[i], a[i].tensor.element == ELEMENT_BF16 ? 4e-3 : 1e-5);
@@ -182,12 +184,26 @@ static void compare_shape(const Shape *s, ElementType element)
     (void)cudaFree(scratch);
 }
 
-TEST(test_kernels_of_seven_are_right_at_any_size)
+static void compare_shapes(const Shape *shapes, size_t count)
 {
-    static const Shape shapes[] = {{1, 1, 1, 136}, {3, 13, 9, 24}, {2, 5, 70, 8},  {2, 12, 12, 96},
-                                   {5, 7, 7, 40},  {2, 4, 5, 768}, {1, 33, 20, 8}, {9, 8, 8, 64}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    for (size_t i = 0; i < count; i++) {
         compare_shape(&shapes[i], ELEMENT_F32);
         compare_shape(&shapes[i], ELEMENT_BF16);
     }
+}
+
+TEST(test_kernels_of_seven_are_right_at_any_size)
+{
+    static const Shape shapes[] = {{1, 1, 1, 136, 7},  {3, 13, 9, 24, 7}, {2, 5, 70, 8, 7},
+                                   {2, 12, 12, 96, 7}, {5, 7, 7, 40, 7},  {2, 4, 5, 768, 7},
+                                   {1, 33, 20, 8, 7},  {9, 8, 8, 64, 7}};
+    compare_shapes(shapes, sizeof shapes / sizeof *shapes);
+}
+
+TEST(test_kernels_of_three_are_right_at_any_size)
+{
+    static const Shape shapes[] = {{1, 1, 1, 136, 3},  {3, 13, 9, 24, 3},  {2, 5, 70, 64, 3},
+                                   {2, 12, 10, 96, 3}, {5, 7, 7, 72, 3},   {16, 32, 32, 512, 3},
+                                   {1, 65, 33, 8, 3},  {2, 64, 256, 64, 3}};
+    compare_shapes(shapes, sizeof shapes / sizeof *shapes);
 }

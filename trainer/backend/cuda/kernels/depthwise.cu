@@ -1,7 +1,6 @@
-/* depthwise.cu - convolutions with one channel a group. Of 3 x 3 memory is the bound: each block reads a
- * pixel once from device memory. A block covers 8 rows; a thread computes a strip of pixels for one
- * 16-byte vector of channels and reads its rows from the cache. 7 x 7 at stride 1: depthwise_strips.cuh.
- * Products and sums are float32. */
+/* depthwise.cu - convolutions with one channel a group. Of 3 x 3 and 7 x 7 at stride 1: depthwise_strips.cuh.
+ * Of the others a block covers 8 rows; a thread computes a strip of pixels for one 16-byte vector of channels
+ * and reads its rows from the cache. Products and sums are float32. */
 #include "trainer/backend/cuda/kernels/depthwise_strips.cuh"
 
 using namespace fshard;
@@ -192,20 +191,23 @@ void launch_depthwise(const DeviceTensor *x, const DeviceTensor *weight, const D
         data_of<T>(y), layout);
 }
 
-/* Enqueues the convolution with 7 x 7, or with flipped weights its data gradient. */
+/* Enqueues the convolution by strips, or with flipped weights its data gradient. */
 cudaError_t run_strips(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
-                       int64_t padding, bool flipped, const DeviceTensor *y, cudaStream_t stream)
+                       const Depthwise *depthwise, bool flipped, const DeviceTensor *y, cudaStream_t stream)
 {
     return with_storage(x, [&](auto zero) {
         using T = decltype(zero);
-        with_strip(y->shape[2], [&](auto width) {
-            constexpr int R = decltype(width)::value;
-            Strips strips = strips_of(x, y, padding, R, false);
-            strips.flipped = flipped;
-            launch_strips<R, T, const T *, const float *, const float *, T *, Strips>(
-                strips_forward_kernel<T, R>, strips, false, stream, data_of<const T>(x),
-                data_of<const float>(weight), bias ? data_of<const float>(bias) : nullptr, data_of<T>(y),
-                strips);
+        with_form(depthwise, x, [&](auto form) {
+            using Form = decltype(form);
+            with_strip(Form::kernel, y->shape[2], [&](auto width) {
+                constexpr int R = decltype(width)::value;
+                Strips strips = strips_of<Form>(x, y, depthwise->padding, R, false);
+                strips.flipped = flipped;
+                launch_strips<Form, R, T, const T *, const float *, const float *, T *, Strips>(
+                    strips_forward_kernel<Form, T, R>, strips, false, stream, data_of<const T>(x),
+                    data_of<const float>(weight), bias ? data_of<const float>(bias) : nullptr, data_of<T>(y),
+                    strips);
+            });
         });
     });
 }
@@ -227,16 +229,18 @@ extern "C" cudaError_t kernel_depthwise(const DeviceTensor *x, const DeviceTenso
     if (!fits(x, y, weight, depthwise))
         return cudaErrorNotSupported;
     if (is_for_strips(depthwise, x))
-        return run_strips(x, weight, bias, depthwise->padding, false, y, stream);
+        return run_strips(x, weight, bias, depthwise, false, y, stream);
     return with_vectors(x, [&](auto zero, auto width) {
         with_kernel(depthwise->kernel, [&](auto kernel) {
             constexpr int K = decltype(kernel)::value, Width = decltype(width)::value;
-            if (depthwise->stride == 1)
-                launch_depthwise<decltype(zero), Width, K, 1, strip_of<K>>(x, weight, bias, depthwise, false,
-                                                                           y, stream);
-            else
-                launch_depthwise<decltype(zero), Width, K, 2, strip_columns>(x, weight, bias, depthwise,
-                                                                             false, y, stream);
+            if constexpr (!always_strips<Width, K>)
+                if (depthwise->stride == 1) {
+                    launch_depthwise<decltype(zero), Width, K, 1, strip_columns>(x, weight, bias, depthwise,
+                                                                                 false, y, stream);
+                    return;
+                }
+            launch_depthwise<decltype(zero), Width, K, 2, strip_columns>(x, weight, bias, depthwise, false, y,
+                                                                         stream);
         });
     });
 }
@@ -249,15 +253,17 @@ extern "C" cudaError_t kernel_depthwise_backward_data(const DeviceTensor *dy, co
         return cudaErrorNotSupported;
     const Depthwise turned = {depthwise->kernel, 1, depthwise->kernel - 1 - depthwise->padding};
     if (is_for_strips(depthwise, dy))
-        return run_strips(dy, weight, nullptr, turned.padding, true, dx, stream);
+        return run_strips(dy, weight, nullptr, &turned, true, dx, stream);
     return with_vectors(dy, [&](auto zero, auto width) {
         with_kernel(depthwise->kernel, [&](auto kernel) {
             using T = decltype(zero);
             constexpr int K = decltype(kernel)::value, Width = decltype(width)::value;
-            if (depthwise->stride == 1) {
-                launch_depthwise<T, Width, K, 1, strip_of<K>>(dy, weight, nullptr, &turned, true, dx, stream);
-                return;
-            }
+            if constexpr (!always_strips<Width, K>)
+                if (depthwise->stride == 1) {
+                    launch_depthwise<T, Width, K, 1, strip_columns>(dy, weight, nullptr, &turned, true, dx,
+                                                                    stream);
+                    return;
+                }
             Layout layout = layout_of(dy, dx, depthwise, Width, 1);
             divide_into_tiles(&layout, layout.out_width + layout.padding % 2, strip_of<K>);
             depthwise_data_kernel<T, Width, K, strip_of<K>>

@@ -1,10 +1,10 @@
-/* depthwise_strips.cuh - depthwise convolutions of 7 x 7 at stride 1, which ConvNeXt has. Arithmetic is
- * their bound, not memory: 49 products for each value read and written. So a thread has two channels,
- * whose weights (or sums, of the weight gradient) of all taps stay in registers, and walks down a strip of
- * columns, two rows at a time: each pixel that it reads serves every output of these rows that it
- * contributes to. The rows that are read lie in shared memory, zeros beside the image with them, at
- * distances that the compiler knows: a pixel costs a load and its conversion, and no arithmetic of
- * addresses.
+/* depthwise_strips.cuh - depthwise convolutions at stride 1 of 7 x 7, which ConvNeXt has, and of 3 x 3, which
+ * NAFNet has. Arithmetic is the bound of the former, 49 products for each value read and written, and reads
+ * that wait for memory were that of the latter. So a thread has two channels, whose weights (or sums, of the
+ * weight gradient) of all taps stay in registers, and walks down a strip of columns, two rows at a time:
+ * each pixel that it reads serves every output of these rows that it contributes to. The rows that are read
+ * lie in shared memory, zeros beside the image with them, at distances that the compiler knows: a pixel costs
+ * a load and its conversion, and no arithmetic of addresses.
  *
  * A block's threads are `lanes` pairs of channels for each of `tasks` neighbouring strips. Its rows are a
  * ring in shared memory: the next two are on their way while these are computed. */
@@ -19,14 +19,16 @@ namespace fshard
 namespace depthwise
 {
 
-constexpr int strips_kernel = 7, strips_taps = strips_kernel * strips_kernel, strips_rows = 2;
-/* Of a multiprocessor; each has up to 168 registers. */
-constexpr int strips_threads = 384;
-constexpr int strips_lanes_max = 64, strips_read = strips_kernel + strips_rows - 1,
-              strips_ring = strips_read + strips_rows;
+constexpr int strips_rows = 2;
 
-/* Distance of pixels in shared memory, in elements. */
-constexpr int strips_pixel = 2 * strips_lanes_max;
+/* What the compiler knows of a kernel: K x K taps, at most `Lanes` pairs of channels in a block. */
+template <int K, int Lanes> struct StripForm {
+    static constexpr int kernel = K, taps = K * K, lanes = Lanes;
+    static constexpr int read = K + strips_rows - 1, ring = read + strips_rows; /* rows */
+    static constexpr int pixel = 2 * Lanes; /* distance of pixels in shared memory, in elements */
+    /* Threads of a block, and blocks of a multiprocessor: up to 168 registers a thread for 7 x 7, else 80. */
+    static constexpr int threads = K == 7 ? 384 : 256, blocks = K == 7 ? 1 : 3;
+};
 
 /* How an image is divided. */
 struct Strips {
@@ -42,19 +44,35 @@ struct Strips {
 inline bool is_for_strips(const Depthwise *depthwise, const DeviceTensor *x)
 {
     const int whole = x->element == ELEMENT_F32 ? vector_width<float> : vector_width<__half>;
-    return depthwise->kernel == strips_kernel && depthwise->stride == 1 && x->pitch % whole == 0;
+    return (depthwise->kernel == 3 || depthwise->kernel == 7) && depthwise->stride == 1 &&
+           x->pitch % whole == 0;
+}
+
+/* Whether is_for_strips has every stride of 1 with this kernel and these elements of one access. */
+template <int Width, int K> constexpr bool always_strips = Width > 1 && (K == 3 || K == 7);
+
+/* Calls launch with the form for this kernel and tensor. */
+template <typename Launch> void with_form(const Depthwise *depthwise, const DeviceTensor *x, Launch launch)
+{
+    if (depthwise->kernel == 7)
+        launch(StripForm<7, 64>{});
+    else if (x->pitch <= StripForm<3, 32>::pixel)
+        launch(StripForm<3, 32>{});
+    else
+        launch(StripForm<3, 64>{});
 }
 
 /* Returns the width of a strip that costs least for this width of an image: 4, 5 or 7 columns. What a column
  * of outputs costs beside what each column that is read does, in instructions. */
-inline int strip_width(int64_t out_width)
+inline int strip_width(int kernel, int64_t out_width)
 {
-    constexpr int widths[] = {4, 5, 7}, of_output = strips_rows * strips_kernel * 2, of_input = 3;
+    constexpr int widths[] = {4, 5, 7}, of_input = 3;
+    const int of_output = strips_rows * kernel * 2;
     int best = 0;
     int64_t least = 0;
     for (const int width : widths) {
         const int64_t cost =
-            (out_width + width - 1) / width * (width * of_output + (width + strips_kernel - 1) * of_input);
+            (out_width + width - 1) / width * (width * of_output + (width + kernel - 1) * of_input);
         if (!best || cost < least) {
             best = width;
             least = cost;
@@ -64,17 +82,17 @@ inline int strip_width(int64_t out_width)
 }
 
 /* Returns the bytes of shared memory of a block. gradients: with two steps' rows of dy. */
-inline int strips_shared_bytes(const Strips &strips, int width, int element_bytes, bool gradients)
+template <typename Form>
+int strips_shared_bytes(const Strips &strips, int width, int element_bytes, bool gradients)
 {
-    const int pixels =
-        strips_ring * strips.columns + (gradients ? 2 * strips_rows * strips.tasks * width : 0);
-    const int of_weights = 2 * strips_lanes_max * strips_taps * (int)sizeof(float);
-    const int bytes = pixels * strips_pixel * element_bytes;
+    const int pixels = Form::ring * strips.columns + (gradients ? 2 * strips_rows * strips.tasks * width : 0);
+    const int of_weights = Form::pixel * Form::taps * (int)sizeof(float);
+    const int bytes = pixels * Form::pixel * element_bytes;
     return bytes > of_weights ? bytes : of_weights;
 }
 
-inline Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t padding, int width,
-                        bool gradients)
+template <typename Form>
+Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t padding, int width, bool gradients)
 {
     const bool narrow = element_is_narrow(in->element);
     Strips strips = {};
@@ -85,17 +103,17 @@ inline Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t
     strips.padding = (int)padding;
     strips.pitch = (int)in->pitch;
     strips.channels = (int)in->shape[3];
-    const int pairs = strips.pitch / 2, slabs = (pairs + strips_lanes_max - 1) / strips_lanes_max;
+    const int pairs = strips.pitch / 2, slabs = (pairs + Form::lanes - 1) / Form::lanes;
     strips.lanes = ((pairs + slabs - 1) / slabs + 3) / 4 * 4;
     const int count = (strips.out_width + width - 1) / width;
     const int most = shared_bytes_most();
-    int tasks = strips_threads / strips.lanes;
+    int tasks = Form::threads / strips.lanes;
     do { /* strips of nearly equal groups */
         strips.groups = (count + tasks - 1) / tasks;
         strips.tasks = (count + strips.groups - 1) / strips.groups;
-        strips.columns = strips.tasks * width + strips_kernel - 1;
+        strips.columns = strips.tasks * width + Form::kernel - 1;
         tasks = strips.tasks - 1;
-    } while (tasks > 0 && strips_shared_bytes(strips, width, narrow ? 2 : 4, gradients) > most);
+    } while (tasks > 0 && strips_shared_bytes<Form>(strips, width, narrow ? 2 : 4, gradients) > most);
     strips.steps_of_group = (strips.out_height + strips_rows - 1) / strips_rows;
     strips.steps = in->shape[0] * strips.groups * strips.steps_of_group;
     return strips;
@@ -103,18 +121,18 @@ inline Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t
 
 /* Returns the blocks: as many as the card has room for at a time, so that each loads its weights once and
  * joins its sums once. */
-inline dim3 strips_grid(const Strips &strips)
+template <typename Form> dim3 strips_grid(const Strips &strips)
 {
     const int64_t slabs = (strips.pitch / 2 + strips.lanes - 1) / strips.lanes,
-                  resident = multiprocessors * (strips_threads / (strips.lanes * strips.tasks));
+                  resident = multiprocessors * (Form::blocks * Form::threads / (strips.lanes * strips.tasks));
     const int64_t wanted = resident / slabs > 0 ? resident / slabs : 1;
     return dim3((unsigned)(strips.steps < wanted ? strips.steps : wanted), (unsigned)slabs);
 }
 
 /* Calls launch with the width of a strip as a constant. */
-template <typename Launch> void with_strip(int64_t out_width, Launch launch)
+template <typename Launch> void with_strip(int kernel, int64_t out_width, Launch launch)
 {
-    switch (strip_width(out_width)) {
+    switch (strip_width(kernel, out_width)) {
     case 4:
         return launch(std::integral_constant<int, 4>{});
     case 5:
@@ -125,15 +143,15 @@ template <typename Launch> void with_strip(int64_t out_width, Launch launch)
 }
 
 /* Enqueues a kernel of these; what fails is the last error. */
-template <int R, typename T, typename... Arguments>
+template <typename Form, int R, typename T, typename... Arguments>
 void launch_strips(void (*kernel)(Arguments...), const Strips &strips, bool gradients, cudaStream_t stream,
                    Arguments... arguments)
 {
-    const int bytes = strips_shared_bytes(strips, R, sizeof(T), gradients);
+    const int bytes = strips_shared_bytes<Form>(strips, R, sizeof(T), gradients);
     if (cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess)
-        kernel<<<strips_grid(strips), (unsigned)(strips.lanes * strips.tasks), (unsigned)bytes, stream>>>(
-            arguments...);
+        kernel<<<strips_grid<Form>(strips), (unsigned)(strips.lanes * strips.tasks), (unsigned)bytes,
+                 stream>>>(arguments...);
 }
 
 /* A thread's place in its block, and in copies: the first pixel and the 16 bytes of it that it copies. */
@@ -154,14 +172,14 @@ template <typename T> struct StripThread {
 };
 
 /* Begins to copy a row's pixels first..first + count to shared memory; zeros beside the image. */
-template <typename T>
+template <typename Form, typename T>
 __device__ void copy_row(T *to, const T *image, int64_t sample, int row, int first, int count, int height,
                          int width, int pitch, const StripThread<T> &thread)
 {
     const bool inside = row >= 0 && row < height && thread.from_c < pitch;
     const T *from = image + ((sample * height + row) * width + first) * pitch + thread.from_c;
     for (int p = thread.pixel; p < count; p += thread.pixels)
-        copy_16(to + p * strips_pixel + thread.to_c,
+        copy_16(to + p * Form::pixel + thread.to_c,
                 inside && first + p >= 0 && first + p < width ? from + (int64_t)p * pitch : nullptr);
 }
 
@@ -180,43 +198,43 @@ struct StripRun {
 };
 
 /* Returns the slot of the ring that is so far on, less than once around. */
-__device__ inline int ring_slot(int slot)
+template <typename Form> __device__ int ring_slot(int slot)
 {
-    return slot >= strips_ring ? slot - strips_ring : slot;
+    return slot >= Form::ring ? slot - Form::ring : slot;
 }
 
 /* Begins to copy rows of the ring: row `row` of the image goes to `slot`, and so on. Returns the slot after
  * them. */
-template <typename T>
+template <typename Form, typename T>
 __device__ int copy_rows(T *ring, int slot, const T *x, const StripRun &run, int row, int count,
                          const Strips &strips, const StripThread<T> &thread)
 {
     for (int i = 0; i < count; i++) {
-        copy_row(ring + slot * strips.columns * strips_pixel, x, run.sample, row + i,
-                 run.column - strips.padding, strips.columns, strips.in_height, strips.in_width, strips.pitch,
-                 thread);
-        slot = ring_slot(slot + 1);
+        copy_row<Form>(ring + slot * strips.columns * Form::pixel, x, run.sample, row + i,
+                       run.column - strips.padding, strips.columns, strips.in_height, strips.in_width,
+                       strips.pitch, thread);
+        slot = ring_slot<Form>(slot + 1);
     }
     return slot;
 }
 
 /* Calls use(q, tap, r, pixel) for each product of a thread's pixels with one of two rows of outputs: row q,
  * column r. first: the slot of the first row of the ring that is read, which is row in_row of the image. */
-template <typename T, int R, typename Use>
+template <typename Form, typename T, int R, typename Use>
 __device__ __forceinline__ void for_products(const T *ring, int first, int in_row, const Strips &strips,
                                              const StripThread<T> &thread, Use use)
 {
-    constexpr int K = strips_kernel;
+    constexpr int K = Form::kernel;
 #pragma unroll
-    for (int k = 0; k < strips_read; k++) {
+    for (int k = 0; k < Form::read; k++) {
         if (in_row + k < 0 || in_row + k >= strips.in_height)
             continue;
-        const int slot = ring_slot(first + k);
-        const T *from = ring + (slot * strips.columns + thread.task * R) * strips_pixel + 2 * thread.lane;
+        const int slot = ring_slot<Form>(first + k);
+        const T *from = ring + (slot * strips.columns + thread.task * R) * Form::pixel + 2 * thread.lane;
 #pragma unroll
         for (int i = 0; i < R + K - 1; i++) {
             float pixel[2];
-            unpack(fetch<T, 2>(from + i * strips_pixel), pixel);
+            unpack(fetch<T, 2>(from + i * Form::pixel), pixel);
 #pragma unroll
             for (int q = 0; q < strips_rows; q++)
 #pragma unroll
@@ -228,8 +246,8 @@ __device__ __forceinline__ void for_products(const T *ring, int first, int in_ro
 }
 
 /* Computes y = x * weight + bias; bias may be NULL. With flipped weights it is the data gradient. */
-template <typename T, int R>
-__global__ void __launch_bounds__(strips_threads, 1)
+template <typename Form, typename T, int R>
+__global__ void __launch_bounds__(Form::threads, Form::blocks)
     strips_forward_kernel(const T *x, const float *weight, const float *bias, T *y,
                           const __grid_constant__ Strips strips)
 {
@@ -238,17 +256,16 @@ __global__ void __launch_bounds__(strips_threads, 1)
     float *of_block = reinterpret_cast<float *>(shared);
     const StripThread<T> thread(strips);
     const int first = 2 * (int)blockIdx.y * strips.lanes;
-    for (int i = (int)threadIdx.x; i < 2 * strips.lanes * strips_taps; i += (int)blockDim.x)
-        of_block[i] =
-            first + i / strips_taps < strips.channels ? weight[(int64_t)first * strips_taps + i] : 0;
+    for (int i = (int)threadIdx.x; i < 2 * strips.lanes * Form::taps; i += (int)blockDim.x)
+        of_block[i] = first + i / Form::taps < strips.channels ? weight[(int64_t)first * Form::taps + i] : 0;
     __syncthreads();
-    float weights[strips_taps][2], biases[2] = {};
+    float weights[Form::taps][2], biases[2] = {};
 #pragma unroll
-    for (int tap = 0; tap < strips_taps; tap++)
+    for (int tap = 0; tap < Form::taps; tap++)
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            weights[tap][h] = of_block[(2 * thread.lane + h) * strips_taps +
-                                       (strips.flipped ? strips_taps - 1 - tap : tap)];
+            weights[tap][h] =
+                of_block[(2 * thread.lane + h) * Form::taps + (strips.flipped ? Form::taps - 1 - tap : tap)];
     const bool writes = thread.c < strips.pitch;
     if (bias && writes)
         load(bias + thread.c, biases);
@@ -257,15 +274,15 @@ __global__ void __launch_bounds__(strips_threads, 1)
     while (step < last) {
         StripRun run(step, last, R, strips);
         __syncthreads(); /* nobody reads what was there */
-        int next = copy_rows(ring, 0, x, run, run.row - strips.padding, strips_read, strips, thread),
+        int next = copy_rows<Form>(ring, 0, x, run, run.row - strips.padding, Form::read, strips, thread),
             slot = 0;
         for (; step < run.end; step++, run.row += strips_rows) {
             copies_close();
             copies_wait<0>();
             __syncthreads();
             if (step + 1 < run.end)
-                next = copy_rows(ring, next, x, run, run.row - strips.padding + strips_read, strips_rows,
-                                 strips, thread);
+                next = copy_rows<Form>(ring, next, x, run, run.row - strips.padding + Form::read, strips_rows,
+                                       strips, thread);
             float sums[strips_rows][R][2];
 #pragma unroll
             for (int q = 0; q < strips_rows; q++)
@@ -274,12 +291,12 @@ __global__ void __launch_bounds__(strips_threads, 1)
 #pragma unroll
                     for (int h = 0; h < 2; h++)
                         sums[q][r][h] = biases[h];
-            for_products<T, R>(ring, slot, run.row - strips.padding, strips, thread,
-                               [&](int q, int tap, int r, const float(&pixel)[2]) {
-                                   sums[q][r][0] = fmaf(pixel[0], weights[tap][0], sums[q][r][0]);
-                                   sums[q][r][1] = fmaf(pixel[1], weights[tap][1], sums[q][r][1]);
-                               });
-            slot = ring_slot(slot + strips_rows);
+            for_products<Form, T, R>(ring, slot, run.row - strips.padding, strips, thread,
+                                     [&](int q, int tap, int r, const float(&pixel)[2]) {
+                                         sums[q][r][0] = fmaf(pixel[0], weights[tap][0], sums[q][r][0]);
+                                         sums[q][r][1] = fmaf(pixel[1], weights[tap][1], sums[q][r][1]);
+                                     });
+            slot = ring_slot<Form>(slot + strips_rows);
             const int column = run.column + thread.task * R;
             T *to = y +
                     ((run.sample * strips.out_height + run.row) * strips.out_width + column) * strips.pitch +
@@ -295,74 +312,74 @@ __global__ void __launch_bounds__(strips_threads, 1)
 }
 
 /* Begins to copy two rows of dy. */
-template <typename T>
+template <typename Form, typename T>
 __device__ void copy_gradients(T *to, const T *dy, const StripRun &run, int row, int columns,
                                const Strips &strips, const StripThread<T> &thread)
 {
     for (int q = 0; q < strips_rows; q++)
-        copy_row(to + q * columns * strips_pixel, dy, run.sample, row + q, run.column, columns,
-                 strips.out_height, strips.out_width, strips.pitch, thread);
+        copy_row<Form>(to + q * columns * Form::pixel, dy, run.sample, row + q, run.column, columns,
+                       strips.out_height, strips.out_width, strips.pitch, thread);
 }
 
 /* Computes the sums of dy * x over each block's steps, and after the taps those of dy alone:
  * partial[block][taps + 1][pitch]. */
-template <typename T, int R>
-__global__ void __launch_bounds__(strips_threads, 1)
+template <typename Form, typename T, int R>
+__global__ void __launch_bounds__(Form::threads, Form::blocks)
     strips_weight_kernel(const T *dy, const T *x, float *partial, const __grid_constant__ Strips strips)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     T *ring = reinterpret_cast<T *>(shared);
     const StripThread<T> thread(strips);
     const int columns = strips.tasks * R; /* of dy */
-    T *of_y = ring + strips_ring * strips.columns * strips_pixel;
-    float sums[strips_taps + 1][2];
+    T *of_y = ring + Form::ring * strips.columns * Form::pixel;
+    float sums[Form::taps + 1][2];
 #pragma unroll
-    for (int tap = 0; tap <= strips_taps; tap++)
+    for (int tap = 0; tap <= Form::taps; tap++)
         clear(sums[tap]);
     const int64_t last = strips.steps * (blockIdx.x + 1) / gridDim.x;
     int64_t step = strips.steps * blockIdx.x / gridDim.x;
     while (step < last) {
         StripRun run(step, last, R, strips);
         __syncthreads(); /* nobody reads what was there */
-        int next = copy_rows(ring, 0, x, run, run.row - strips.padding, strips_read, strips, thread),
+        int next = copy_rows<Form>(ring, 0, x, run, run.row - strips.padding, Form::read, strips, thread),
             slot = 0;
         int half = 0;
-        copy_gradients(of_y, dy, run, run.row, columns, strips, thread);
+        copy_gradients<Form>(of_y, dy, run, run.row, columns, strips, thread);
         for (; step < run.end; step++, run.row += strips_rows) {
             copies_close();
             copies_wait<0>();
             __syncthreads();
             if (step + 1 < run.end) {
-                next = copy_rows(ring, next, x, run, run.row - strips.padding + strips_read, strips_rows,
-                                 strips, thread);
-                copy_gradients(of_y + (half ^ 1) * strips_rows * columns * strips_pixel, dy, run,
-                               run.row + strips_rows, columns, strips, thread);
+                next = copy_rows<Form>(ring, next, x, run, run.row - strips.padding + Form::read, strips_rows,
+                                       strips, thread);
+                copy_gradients<Form>(of_y + (half ^ 1) * strips_rows * columns * Form::pixel, dy, run,
+                                     run.row + strips_rows, columns, strips, thread);
             }
             float gradients[strips_rows][R][2];
             const T *from =
-                of_y + (half * strips_rows * columns + thread.task * R) * strips_pixel + 2 * thread.lane;
+                of_y + (half * strips_rows * columns + thread.task * R) * Form::pixel + 2 * thread.lane;
 #pragma unroll
             for (int q = 0; q < strips_rows; q++)
 #pragma unroll
                 for (int r = 0; r < R; r++) {
-                    unpack(fetch<T, 2>(from + (q * columns + r) * strips_pixel), gradients[q][r]);
+                    unpack(fetch<T, 2>(from + (q * columns + r) * Form::pixel), gradients[q][r]);
 #pragma unroll
                     for (int h = 0; h < 2; h++)
-                        sums[strips_taps][h] += gradients[q][r][h];
+                        sums[Form::taps][h] += gradients[q][r][h];
                 }
-            for_products<T, R>(ring, slot, run.row - strips.padding, strips, thread,
-                               [&](int q, int tap, int r, const float(&pixel)[2]) {
-                                   sums[tap][0] = fmaf(pixel[0], gradients[q][r][0], sums[tap][0]);
-                                   sums[tap][1] = fmaf(pixel[1], gradients[q][r][1], sums[tap][1]);
-                               });
-            slot = ring_slot(slot + strips_rows);
+            for_products<Form, T, R>(ring, slot, run.row - strips.padding, strips, thread,
+                                     [&](int q, int tap, int r, const float(&pixel)[2]) {
+                                         sums[tap][0] = fmaf(pixel[0], gradients[q][r][0], sums[tap][0]);
+                                         sums[tap][1] = fmaf(pixel[1], gradients[q][r][1], sums[tap][1]);
+                                     });
+            slot = ring_slot<Form>(slot + strips_rows);
             half ^= 1;
         }
     }
     float2 *joined = reinterpret_cast<float2 *>(shared);
     const int threads = strips.lanes * strips.tasks;
 #pragma unroll
-    for (int tap = 0; tap <= strips_taps; tap++) {
+    for (int tap = 0; tap <= Form::taps; tap++) {
         __syncthreads();
         joined[threadIdx.x] = make_float2(sums[tap][0], sums[tap][1]);
         __syncthreads();
@@ -373,7 +390,7 @@ __global__ void __launch_bounds__(strips_threads, 1)
             total[0] += joined[t].x;
             total[1] += joined[t].y;
         }
-        store(partial + ((int64_t)blockIdx.x * (strips_taps + 1) + tap) * strips.pitch + thread.c, total);
+        store(partial + ((int64_t)blockIdx.x * (Form::taps + 1) + tap) * strips.pitch + thread.c, total);
     }
 }
 
