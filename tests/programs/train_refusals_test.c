@@ -261,7 +261,7 @@ TEST_IN_FOLDER(test_an_option_of_another_network_is_refused, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunResult result = TRAIN(2, "--dry-run", "--model", "resnet9", "--drop-path", "0.1", shards, out);
-    assert_contains(result.err, "--drop-path: resnet9 has none; resnet18, ");
+    assert_contains(result.err, "--drop-path: resnet9 has none; resnet18 to ");
     assert_contains(result.err, " have it");
     assert_contains_not(result.err, "pixels");
     run_result_free(&result);

@@ -121,11 +121,17 @@ BUILDER(convnext_nano, NANO)
 BUILDER(convnext_tiny, TINY)
 BUILDER(convnext_small, LARGE(96, 192, 384, 768))
 BUILDER(convnext_base, LARGE(128, 256, 512, 1024))
+BUILDER(convnext_large, LARGE(192, 384, 768, 1536))
+BUILDER(convnext_xlarge, LARGE(256, 512, 1024, 2048))
 BUILDER(convnextv2_atto, SMALL(40, 80, 160, 320), .second = true)
 BUILDER(convnextv2_femto, SMALL(48, 96, 192, 384), .second = true)
 BUILDER(convnextv2_pico, SMALL(64, 128, 256, 512), .second = true)
 BUILDER(convnextv2_nano, NANO, .second = true)
 BUILDER(convnextv2_tiny, TINY, .second = true)
+BUILDER(convnextv2_small, LARGE(96, 192, 384, 768), .second = true)
+BUILDER(convnextv2_base, LARGE(128, 256, 512, 1024), .second = true)
+BUILDER(convnextv2_large, LARGE(192, 384, 768, 1536), .second = true)
+BUILDER(convnextv2_huge, LARGE(352, 704, 1408, 2816), .second = true)
 
 static const char *const block_names[] = {"stages.#.blocks.#", NULL};
 
@@ -142,10 +148,16 @@ const Model convnext_models[] = {
     ROW(convnext_tiny, "ConvNeXt, 28.6 M parameters (Liu et al. 2022, timm's)"),
     ROW(convnext_small, "ConvNeXt, 50.2 M parameters (Liu et al. 2022, timm's)"),
     ROW(convnext_base, "ConvNeXt, 88.6 M parameters (Liu et al. 2022, timm's)"),
+    ROW(convnext_large, "ConvNeXt, 197.8 M parameters (Liu et al. 2022, timm's)"),
+    ROW(convnext_xlarge, "ConvNeXt, 350.2 M parameters (Liu et al. 2022, timm's)"),
     ROW(convnextv2_atto, "ConvNeXt V2, 3.7 M parameters (Woo et al. 2023, timm's)"),
     ROW(convnextv2_femto, "ConvNeXt V2, 5.2 M parameters (Woo et al. 2023, timm's)"),
     ROW(convnextv2_pico, "ConvNeXt V2, 9.1 M parameters (Woo et al. 2023, timm's)"),
     ROW(convnextv2_nano, "ConvNeXt V2, 15.6 M parameters (Woo et al. 2023, timm's)"),
     ROW(convnextv2_tiny, "ConvNeXt V2, 28.6 M parameters (Woo et al. 2023, timm's)"),
+    ROW(convnextv2_small, "ConvNeXt V2, 50.3 M parameters (Woo et al. 2023, timm's)"),
+    ROW(convnextv2_base, "ConvNeXt V2, 88.7 M parameters (Woo et al. 2023, timm's)"),
+    ROW(convnextv2_large, "ConvNeXt V2, 198.0 M parameters (Woo et al. 2023, timm's)"),
+    ROW(convnextv2_huge, "ConvNeXt V2, 660.3 M parameters (Woo et al. 2023, timm's)"),
     {0},
 };

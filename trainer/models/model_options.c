@@ -73,18 +73,24 @@ bool model_has_shapes(const Model *model)
     return false;
 }
 
-/* Writes the names of the networks that have the option to buffer, "unet, nafnet". Returns their number. */
+/* Writes the names of the networks that have the option to buffer, "unet, nafnet"; of three and more that
+ * --list-models has one after the other, "the first to the last". Returns the number of all. */
 static size_t list_owners(const ModelOption *option, char *buffer, size_t buffer_bytes)
 {
     const Model *model = NULL;
-    size_t count = 0, used = 0;
-    for (size_t i = 0; (model = model_at(i)); i++) {
-        if (!model_has_option(model, option))
+    size_t count = 0, used = 0, run = 0;
+    for (size_t i = 0; (model = model_at(i)); i += run + 1) {
+        for (run = 0; model_at(i + run) && model_has_option(model_at(i + run), option);)
+            run++;
+        if (!run)
             continue;
+        const char *between = run > 2 ? " to " : ", ", *last = model_at(i + run - 1)->name;
         if (used < buffer_bytes)
-            used +=
-                (size_t)snprintf(buffer + used, buffer_bytes - used, "%s%s", count ? ", " : "", model->name);
-        count++;
+            used += (size_t)snprintf(buffer + used, buffer_bytes - used, "%s%s%s%s", count ? ", " : "",
+                                     model->name, run > 1 ? between : "", run > 1 ? last : "");
+        count += run;
+        if (!model_at(i + run))
+            break;
     }
     return count;
 }
