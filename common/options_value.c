@@ -187,6 +187,31 @@ bool options_find_choice(const Option *option, const char *text, int *index_ret)
     return choice != NULL;
 }
 
+const char *options_names_near(const char *typed, OptionsNameAt *name_at, char *buffer, size_t buffer_bytes)
+{
+    enum { WRONG_LETTERS_MAX = 3 };
+    const size_t length = strlen(typed), third = length / 3;
+    unsigned nearest = (unsigned)(third < WRONG_LETTERS_MAX ? third : WRONG_LETTERS_MAX) + 1;
+    char word[OPTIONS_WORD_MAX + 1] = "";
+    const char *name = NULL;
+    size_t used = 0;
+    buffer[0] = '\0';
+    if (length > OPTIONS_WORD_MAX)
+        return buffer;
+    for (size_t i = 0; i < length; i++)
+        word[i] = (char)tolower((unsigned char)typed[i]);
+    for (size_t i = 0; (name = name_at(i)); i++) {
+        const unsigned apart = options_distance(word, name);
+        used = apart < nearest ? 0 : used; /* those before are farther */
+        if (apart > nearest || (apart == nearest && !used) || used >= buffer_bytes)
+            continue;
+        const int wrote = snprintf(buffer + used, buffer_bytes - used, "%s%s", used ? " or " : "", name);
+        used += wrote > 0 ? (size_t)wrote : 0;
+        nearest = apart;
+    }
+    return buffer;
+}
+
 /* Returns the choice that was probably meant: the same apart from case and signs, or a word with one wrong
  * letter that is not the first ("jpg", but not "422"; "gpu" does not give "cpu"). NULL: unknown. */
 static const char *nearest_choice(const Option *option, const char *text)

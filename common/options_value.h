@@ -13,6 +13,13 @@ enum { OPTIONS_WORD_MAX = 63 }; /* characters of a name or choice that is compar
  * 1. Both texts have at most OPTIONS_WORD_MAX characters. */
 unsigned options_distance(const char *a, const char *b);
 
+/* Returns the i-th of some names; NULL after the last. */
+typedef const char *OptionsNameAt(size_t i);
+
+/* Writes the names that are nearest to what was typed to buffer, "resnet9 or resnet50", and returns it: those
+ * of which at most a third of the letters and 3 of them are wrong, whatever their case; "" where none is. */
+const char *options_names_near(const char *typed, OptionsNameAt *name_at, char *buffer, size_t buffer_bytes);
+
 /* Returns what the option's hints say about a value, "" for a missing or unknown one; NULL: nothing. */
 const char *options_hint(const Option *option, const char *text);
 

@@ -13,7 +13,7 @@ TEST_IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing, folder)
     assert_contains(result.out, "11178564"); /* torchvision.models.resnet18(num_classes=4) */
     assert_contains(result.out, "training, 32 pixels, activations");
     assert_contains(result.out, "in all, beside the dataset's pages");
-    assert_contains(result.out, "3 epochs of 5 steps: 15 steps in all; evaluation 1 steps");
+    assert_contains(result.out, "3 epochs of 5 steps: 15 steps in all; evaluation 1 step\n");
     assert_contains(result.out, "s on this machine now: training about ");
     assert_int_equal(test_count_files(out), 0);
     run_result_free(&result);

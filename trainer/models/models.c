@@ -1,6 +1,5 @@
 #include "trainer/models/models.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,30 +45,15 @@ const char *model_names(char *buffer, size_t buffer_bytes)
     return buffer;
 }
 
+static const char *name_at(size_t i)
+{
+    const Model *model = model_at(i);
+    return model ? model->name : NULL;
+}
+
 const char *model_names_near(const char *name, char *buffer, size_t buffer_bytes)
 {
-    enum { WRONG_LETTERS_MAX = 3 };
-    const size_t length = strlen(name), third = length / 3;
-    unsigned nearest = (unsigned)(third < WRONG_LETTERS_MAX ? third : WRONG_LETTERS_MAX) + 1;
-    char typed[OPTIONS_WORD_MAX + 1] = "";
-    const Model *model = NULL;
-    size_t used = 0;
-    buffer[0] = '\0';
-    if (length > OPTIONS_WORD_MAX)
-        return buffer;
-    for (size_t i = 0; i < length; i++)
-        typed[i] = (char)tolower((unsigned char)name[i]);
-    for (size_t i = 0; (model = model_at(i)); i++) {
-        const unsigned apart = options_distance(typed, model->name);
-        used = apart < nearest ? 0 : used; /* those before are farther */
-        if (apart > nearest || (apart == nearest && !used) || used >= buffer_bytes)
-            continue;
-        const int wrote =
-            snprintf(buffer + used, buffer_bytes - used, "%s%s", used ? " or " : "", model->name);
-        used += wrote > 0 ? (size_t)wrote : 0;
-        nearest = apart;
-    }
-    return buffer;
+    return options_names_near(name, name_at, buffer, buffer_bytes);
 }
 
 /* Refuses what the network does not take: a size, or an option of another network. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/options_config.h"
+#include "common/options_value.h"
 #include "common/text.h"
 
 static const char name_fact[] = "name", summary_fact[] = "summary", source_fact[] = "source",
@@ -23,6 +24,11 @@ static const char *names_text(char *text, size_t text_bytes)
     return text;
 }
 
+static const char *recipe_name_at(size_t i)
+{
+    return recipe_files[i].name;
+}
+
 static bool is_path(const char *name)
 {
     return strchr(name, '/') || text_has_suffix(name, ".toml") || text_has_suffix(name, ".json");
@@ -31,15 +37,17 @@ static bool is_path(const char *name)
 /* Reads the file, or the program's own recipe of that name, as an object of options with the facts in it. */
 static FshStatus read_file(const char *name, json_t **object_ret, FshError *error)
 {
-    char names[1024];
+    char names[1024], near[256];
     if (is_path(name))
         return options_config_read(name, object_ret, error);
     for (const RecipeFile *file = recipe_files; file->name; file++)
         if (strcmp(file->name, name) == 0)
             return options_config_parse(name, file->text, strlen(file->text), object_ret, error);
-    return fsh_error_set(error, FSH_ERR_USAGE,
-                         "--recipe: '%s' is none of the recipes: %s; a file is named with a slash: ./%s",
-                         name, names_text(names, sizeof names), name);
+    options_names_near(name, recipe_name_at, near, sizeof near);
+    return fsh_error_set(
+        error, FSH_ERR_USAGE,
+        "--recipe: '%s' is none of the recipes: %s;%s%s%s a file is named with a slash: ./%s", name,
+        names_text(names, sizeof names), *near ? " did you mean " : "", near, *near ? "?" : "", name);
 }
 
 /* Checks that [recipe] holds what a recipe has, so that no misspelt fact is lost. */
