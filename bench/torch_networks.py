@@ -205,7 +205,7 @@ XRESNETS = {"xresnet18": ([2, 2, 2, 2], 1, 0), "xresnet50": ([3, 4, 6, 3], 4, 0)
 class Airbench(nn.Module):
     """trainer/models/airbench.c; airbench94_muon.py and legacy/airbench96.py of KellerJordan/cifar10-airbench."""
 
-    def __init__(self, widths, convolutions, residual, scale, momentum, classes=10):
+    def __init__(self, widths, convolutions, residual, scale, momentum, classes):
         super().__init__()
         self.whiten, self.residual, self.scale = nn.Conv2d(3, 24, 2), residual, scale
         self.whiten.weight.requires_grad_(False)
@@ -230,6 +230,9 @@ class Airbench(nn.Module):
         return self.head(F.max_pool2d(x, x.shape[2]).flatten(1)) * self.scale
 
 
+AIRBENCHES = {"airbench94": ((64, 256, 256), 2, False, 1 / 256, 0.4), "airbench96": ((128, 384, 512), 3, True, 1 / 9, 0.1)}
+
+
 def is_vit(name):
     """Whether vit makes it."""
     return "_patch" in name
@@ -250,11 +253,11 @@ def build(name, pixels):
     if is_vit(name):
         return vit(name, pixels), 3, 1000
     own = {"toynet": (toynet, 1, 10), "conv8": (conv8, 1, 10), "pyramidnet": (pyramidnet, 3, 10), "resnet9": (lambda: resnet9(10), 3, 10),
-           "nafnet": (NafNet, 3, 0), "resnet50d": (resnet50d, 3, 1000), "seresnet50": (seresnet50, 3, 1000),
-           "airbench94": (lambda: Airbench((64, 256, 256), 2, False, 1 / 256, 0.4), 3, 10),
-           "airbench96": (lambda: Airbench((128, 384, 512), 3, True, 1 / 9, 0.1), 3, 10)}
+           "nafnet": (NafNet, 3, 0), "resnet50d": (resnet50d, 3, 1000), "seresnet50": (seresnet50, 3, 1000)}
     if name in XRESNETS:
         return xresnet(*XRESNETS[name]), 3, 1000
+    if name in AIRBENCHES:
+        return Airbench(*AIRBENCHES[name], 10), 3, 10
     if name in own:
         make, channels, classes = own[name]
         return make(), channels, classes

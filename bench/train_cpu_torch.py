@@ -13,7 +13,7 @@ import time
 import torch
 from torch import nn
 
-from torch_networks import XRESNETS, is_vit, vit, xresnet
+from torch_networks import AIRBENCHES, XRESNETS, Airbench, is_vit, vit, xresnet
 from torch_resnet9 import resnet9
 
 CLASSES, WARM_UP = 20, 2
@@ -24,6 +24,8 @@ def build(name, pixels):
         return resnet9(CLASSES)
     if name in XRESNETS:
         return xresnet(*XRESNETS[name], CLASSES)
+    if name in AIRBENCHES:
+        return Airbench(*AIRBENCHES[name], CLASSES)
     if is_vit(name):
         return vit(name, pixels, CLASSES)
     import torchvision
