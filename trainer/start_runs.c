@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <xxhash.h>
 
 #include "common/cpu.h"
 #include "common/file.h"
@@ -24,9 +27,16 @@ static const char lock_name[] = ".ftrain-sweep-lock";
 
 /* A process that does a run, on a GPU of its own. */
 typedef struct RunSlot {
-    pid_t process; /* 0: free */
-    size_t run;    /* index of the sweep's runs */
+    pid_t process;   /* 0: free */
+    size_t run;      /* index of the sweep's runs */
+    long log_before; /* bytes of the run's log that were there when it began */
 } RunSlot;
+
+/* Hashes of the warnings that were told; of more than so many each is told again. */
+typedef struct ToldWarnings {
+    uint64_t hashes[64];
+    size_t count;
+} ToldWarnings;
 
 typedef struct Runs {
     Sweep *sweep;
@@ -39,6 +49,7 @@ typedef struct Runs {
     size_t next;    /* the next run that may begin */
     int stopped_by; /* a signal; 0: none */
     size_t failed;
+    ToldWarnings told;
     char failures[1024]; /* names of the runs that failed, as far as they fit */
 } Runs;
 
@@ -151,10 +162,16 @@ static FshStatus take_gpu(const Runs *runs, int slot, FshError *error)
                : FSH_OK;
 }
 
+/* Writes the path of the run's log to path. Returns false where it is too long. */
+static bool log_path(const SweepRun *run, char *path, size_t path_bytes)
+{
+    return (size_t)snprintf(path, path_bytes, "%s.log", run->folder) < path_bytes;
+}
+
 static FshStatus open_log(const SweepRun *run, FshError *error)
 {
     char path[PATH_MAX];
-    if ((size_t)snprintf(path, sizeof path, "%s.log", run->folder) >= sizeof path)
+    if (!log_path(run, path, sizeof path))
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: the path is too long", run->folder);
     const int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0)
@@ -197,6 +214,13 @@ static void tell(const Runs *runs, const char *format, ...)
     va_end(arguments);
 }
 
+static long log_bytes(const SweepRun *run)
+{
+    char path[PATH_MAX];
+    struct stat there;
+    return log_path(run, path, sizeof path) && stat(path, &there) == 0 ? (long)there.st_size : 0;
+}
+
 /* Starts the next run in a free slot. Returns in the child too, with *child_ret true. */
 static FshStatus start_next(Runs *runs, TrainOptions *options, bool *child_ret, FshError *error)
 {
@@ -206,6 +230,7 @@ static FshStatus start_next(Runs *runs, TrainOptions *options, bool *child_ret, 
         slot++;
     RunSlot *own = &runs->slots[slot];
     own->run = runs->next++;
+    own->log_before = log_bytes(&runs->sweep->runs[own->run]);
     (void)fflush(NULL); /* otherwise the child would write what is still buffered */
     own->process = fork();
     if (own->process == 0) {
@@ -227,8 +252,7 @@ static const char *last_line(const SweepRun *run, char *text, size_t text_bytes)
 {
     char path[PATH_MAX], line[1024];
     text[0] = '\0';
-    (void)snprintf(path, sizeof path, "%.*s.log", PATH_MAX - 8, run->folder);
-    FILE *log = fopen(path, "re");
+    FILE *log = log_path(run, path, sizeof path) ? fopen(path, "re") : NULL;
     while (log && fgets(line, sizeof line, log)) {
         line[strcspn(line, "\n")] = '\0';
         if (*line && strncmp(line, "Try '", 5) != 0)
@@ -237,6 +261,38 @@ static const char *last_line(const SweepRun *run, char *text, size_t text_bytes)
     if (log)
         (void)fclose(log);
     return text;
+}
+
+/* Returns whether the text is told for the first time, and notes it. */
+static bool is_new(ToldWarnings *told, const char *text)
+{
+    const uint64_t hash = XXH3_64bits(text, strlen(text));
+    for (size_t i = 0; i < told->count; i++)
+        if (told->hashes[i] == hash)
+            return false;
+    if (told->count < sizeof told->hashes / sizeof *told->hashes)
+        told->hashes[told->count++] = hash;
+    return true;
+}
+
+/* Tells what the run's log warns of, and no warning twice in a sweep: runs are mostly warned alike. */
+static void tell_warnings(Runs *runs, const RunSlot *slot)
+{
+    static const char warning[] = "warning: ";
+    const SweepRun *run = &runs->sweep->runs[slot->run];
+    char path[PATH_MAX], line[1024];
+    FILE *log = log_path(run, path, sizeof path) ? fopen(path, "re") : NULL;
+    if (log && fseek(log, slot->log_before, SEEK_SET) == 0)
+        while (fgets(line, sizeof line, log)) {
+            line[strcspn(line, "\n")] = '\0';
+            if (strncmp(line, warning, sizeof warning - 1) != 0 || !is_new(&runs->told, line))
+                continue;
+            (void)fprintf(stderr, "[%zu/%zu] %s: ", slot->run + 1, runs->sweep->count, run->name);
+            program_print_text(stderr, line);
+            (void)fputc('\n', stderr);
+        }
+    if (log)
+        (void)fclose(log);
 }
 
 static void tell_result(const Runs *runs, size_t number)
@@ -264,6 +320,7 @@ static void note_end(Runs *runs, const RunSlot *slot, int status)
     const size_t length = strlen(runs->failures);
     char line[1024];
     sweep_look_at(run);
+    tell_warnings(runs, slot);
     if (run->finished) {
         tell_result(runs, slot->run);
     } else if (runs->stopped_by) {

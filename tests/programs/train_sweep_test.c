@@ -46,6 +46,34 @@ TEST_IN_FOLDER(test_a_sweep_runs_every_combination_with_every_seed, folder)
     assert_same_file(folder, "alone", "out/lr=0.01,nesterov=true,seed=5", true);
 }
 
+/* Returns how often text is in there. */
+static size_t count_of(const char *there, const char *text)
+{
+    size_t count = 0;
+    while ((there = strstr(there, text))) {
+        there += strlen(text);
+        count++;
+    }
+    return count;
+}
+
+TEST_IN_FOLDER(test_what_runs_warn_of_is_told_once, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    static const char text[] = "warning: --head-only keeps weights that are random";
+    RunResult result = TRAIN(0, "--sweep", "lr=0.01,0.02", "--head-only", TINY, shards, out);
+    assert_contains(result.err, "[1/2] lr=0.01,seed=0: warning: --head-only keeps");
+    assert_int_equal((int)count_of(result.err, text), 1);
+    run_result_free(&result);
+    /* What stands in a log from before is not told again. */
+    const char *log = test_path(folder, "out/lr=0.03,seed=0.log");
+    test_file_write_text(log, "warning: of yesterday\n");
+    result = TRAIN(0, "--sweep", "lr=0.03", "--head-only", TINY, shards, out);
+    assert_contains_not(result.err, "yesterday");
+    assert_int_equal((int)count_of(result.err, text), 1);
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_runs_that_have_ended_are_not_run_again, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
