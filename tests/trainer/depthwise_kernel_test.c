@@ -1,7 +1,7 @@
 /* Depthwise convolutions of 3 x 3 and 7 x 7 at stride 1 (depthwise_strips.cuh), forward, data and weight
  * gradient, against plain sums in float64 on the CPU: images smaller than the kernel, widths that strips of
- * 4, 5 and 7 do not divide, channels of one and of several slabs. Needs a GPU; leaves with 77 where there is
- * none. */
+ * 4, 5 and 7 do not divide, channels of one and of several slabs, other paddings than half the kernel. Needs
+ * a GPU; leaves with 77 where there is none. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,12 +80,13 @@ static float *read_array(const Array *a)
 
 /* Of images, and the kernel's edge. */
 typedef struct Shape {
-    int64_t samples, height, width, channels, kernel;
+    int64_t samples, height, width, channels, kernel, padding;
 } Shape;
 
-static int64_t place_of(const Shape *s, int64_t n, int64_t y, int64_t x, int64_t c)
+/* Returns the place of an element in images of these sizes, [N, H, W, C]. */
+static int64_t place_of(const int64_t *sizes, int64_t n, int64_t y, int64_t x, int64_t c)
 {
-    return ((n * s->height + y) * s->width + x) * s->channels + c;
+    return ((n * sizes[1] + y) * sizes[2] + x) * sizes[3] + c;
 }
 
 enum { X, WEIGHT, BIAS, DY, Y, DX, DWEIGHT, DBIAS, ARRAYS };
@@ -95,19 +96,20 @@ static void compute(const Shape *s, const Array *arrays, double *const *sums)
 {
     const float *x = arrays[X].values, *weight = arrays[WEIGHT].values, *dy = arrays[DY].values;
     const int64_t kernel = s->kernel, taps = kernel * kernel;
-    for (int64_t n = 0; n < s->samples; n++)
-        for (int64_t h = 0; h < s->height; h++)
-            for (int64_t w = 0; w < s->width; w++)
-                for (int64_t c = 0; c < s->channels; c++) {
-                    const int64_t at = place_of(s, n, h, w, c);
+    const int64_t *in = arrays[X].tensor.shape, *out = arrays[DY].tensor.shape;
+    for (int64_t n = 0; n < out[0]; n++)
+        for (int64_t h = 0; h < out[1]; h++)
+            for (int64_t w = 0; w < out[2]; w++)
+                for (int64_t c = 0; c < out[3]; c++) {
+                    const int64_t at = place_of(out, n, h, w, c);
                     sums[Y][at] += (double)arrays[BIAS].values[c];
                     sums[DBIAS][c] += (double)dy[at];
                     for (int64_t tap = 0; tap < taps; tap++) {
-                        const int64_t row = h + tap / kernel - kernel / 2,
-                                      column = w + tap % kernel - kernel / 2;
-                        if (row < 0 || row >= s->height || column < 0 || column >= s->width)
+                        const int64_t row = h + tap / kernel - s->padding,
+                                      column = w + tap % kernel - s->padding;
+                        if (row < 0 || row >= in[1] || column < 0 || column >= in[2])
                             continue;
-                        const int64_t from = place_of(s, n, row, column, c);
+                        const int64_t from = place_of(in, n, row, column, c);
                         sums[Y][at] += (double)x[from] * (double)weight[c * taps + tap];
                         sums[DX][from] += (double)dy[at] * (double)weight[c * taps + tap];
                         sums[DWEIGHT][c * taps + tap] += (double)dy[at] * (double)x[from];
@@ -124,9 +126,9 @@ static void compare(const Shape *s, const char *name, const Array *a, const doub
         size += wanted[i] * wanted[i];
     }
     if (!(sqrt(difference) <= tolerance * sqrt(size)))
-        fail_msg("%lld x %lld x %lld x %lld, %lld taps wide: %s is off by %.1e", (long long)s->samples,
-                 (long long)s->height, (long long)s->width, (long long)s->channels, (long long)s->kernel,
-                 name, sqrt(difference / size));
+        fail_msg("%lld x %lld x %lld x %lld, %lld taps wide, padding %lld: %s is off by %.1e",
+                 (long long)s->samples, (long long)s->height, (long long)s->width, (long long)s->channels,
+                 (long long)s->kernel, (long long)s->padding, name, sqrt(difference / size));
     free(got);
 }
 
@@ -157,23 +159,33 @@ static void compare_shape(const Shape *s, ElementType element)
 {
     static const char *const names[ARRAYS] = {
         [Y] = "y", [DX] = "dx", [DWEIGHT] = "dweight", [DBIAS] = "dbias"};
-    const int64_t image[4] = {s->samples, s->height, s->width, s->channels},
+    const int64_t in[4] = {s->samples, s->height, s->width, s->channels},
+                  out[4] = {s->samples, s->height + 2 * s->padding - s->kernel + 1,
+                            s->width + 2 * s->padding - s->kernel + 1, s->channels},
                   weight[4] = {s->channels, s->kernel, s->kernel, 1}, vector[4] = {1, 1, 1, s->channels};
-    const int64_t *shapes[ARRAYS] = {image, weight, vector, image, image, image, weight, vector};
-    const Depthwise depthwise = {s->kernel, 1, s->kernel / 2};
+    const int64_t *shapes[ARRAYS] = {in, weight, vector, out, out, in, weight, vector};
+    const Depthwise depthwise = {s->kernel, 1, s->padding};
     double *sums[ARRAYS] = {NULL};
     Array a[ARRAYS];
-    void *scratch = NULL;
+    const int guard = 0x5A;
     Random random;
     random_start(&random, (uint64_t)s->width, (uint64_t)s->channels);
     for (int i = 0; i < ARRAYS; i++) {
-        const bool of_weight = shapes[i] != image;
+        const bool of_weight = shapes[i] != in && shapes[i] != out;
         a[i] = make_array(&random, of_weight ? ELEMENT_F32 : element, shapes[i], i >= Y);
         sums[i] = calloc(a[i].count, sizeof *sums[i]);
         assert_non_null(sums[i]);
     }
-    gpu_check(cudaMalloc(&scratch, kernel_depthwise_scratch_bytes(&a[DY].tensor, &depthwise)));
+    const size_t scratch_bytes = kernel_depthwise_scratch_bytes(&a[DY].tensor, &depthwise);
+    unsigned char *guarded = malloc(scratch_bytes + GUARD);
+    assert_non_null(guarded);
+    memset(guarded, guard, scratch_bytes + GUARD);
+    void *scratch = gpu_copy_of(guarded, scratch_bytes + GUARD);
     run(a, &depthwise, scratch);
+    unsigned char *after = gpu_read(scratch, scratch_bytes + GUARD);
+    assert_memory_equal(after + scratch_bytes, guarded + scratch_bytes, GUARD);
+    free(after);
+    free(guarded);
     compute(s, a, sums);
     for (int i = Y; i < ARRAYS; i++)
         compare(s, names[i], &a[i], sums[i], a[i].tensor.element == ELEMENT_BF16 ? 4e-3 : 1e-5);
@@ -194,16 +206,18 @@ static void compare_shapes(const Shape *shapes, size_t count)
 
 TEST(test_kernels_of_seven_are_right_at_any_size)
 {
-    static const Shape shapes[] = {{1, 1, 1, 136, 7},  {3, 13, 9, 24, 7}, {2, 5, 70, 8, 7},
-                                   {2, 12, 12, 96, 7}, {5, 7, 7, 40, 7},  {2, 4, 5, 768, 7},
-                                   {1, 33, 20, 8, 7},  {9, 8, 8, 64, 7}};
+    static const Shape shapes[] = {{1, 1, 1, 136, 7, 3},  {3, 13, 9, 24, 7, 3}, {2, 5, 70, 8, 7, 3},
+                                   {2, 12, 12, 96, 7, 3}, {5, 7, 7, 40, 7, 3},  {2, 4, 5, 768, 7, 3},
+                                   {1, 33, 20, 8, 7, 3},  {9, 8, 8, 64, 7, 3},  {2, 9, 8, 40, 7, 0},
+                                   {1, 3, 8, 40, 7, 6}};
     compare_shapes(shapes, sizeof shapes / sizeof *shapes);
 }
 
 TEST(test_kernels_of_three_are_right_at_any_size)
 {
-    static const Shape shapes[] = {{1, 1, 1, 136, 3},  {3, 13, 9, 24, 3},  {2, 5, 70, 64, 3},
-                                   {2, 12, 10, 96, 3}, {5, 7, 7, 72, 3},   {16, 32, 32, 512, 3},
-                                   {1, 65, 33, 8, 3},  {2, 64, 256, 64, 3}};
+    static const Shape shapes[] = {{1, 1, 1, 136, 3, 1},  {3, 13, 9, 24, 3, 1},   {2, 5, 70, 64, 3, 1},
+                                   {2, 12, 10, 96, 3, 1}, {5, 7, 7, 72, 3, 1},    {16, 32, 32, 512, 3, 1},
+                                   {1, 65, 33, 8, 3, 1},  {2, 64, 256, 64, 3, 1}, {2, 6, 9, 24, 3, 0},
+                                   {2, 4, 5, 72, 3, 2},   {1, 9, 260, 8, 3, 1}};
     compare_shapes(shapes, sizeof shapes / sizeof *shapes);
 }

@@ -418,11 +418,22 @@ TEST(test_plans_are_those_recorded)
     assert_true(same || accepts);
 }
 
+/* Other sizes of networks that are recorded, too large to be built here. */
+static bool is_left_out(const char *name)
+{
+    static const char *const names[] = {"convnext_large",  "convnext_xlarge",  "convnextv2_small",
+                                        "convnextv2_base", "convnextv2_large", "convnextv2_huge"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
 TEST(test_every_network_is_recorded)
 {
     const Model *model = NULL;
     for (size_t m = 0; (model = model_at(m)); m++) {
-        bool there = false;
+        bool there = is_left_out(model->name);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             there |= !cases[i].large && strcmp(cases[i].model, model->name) == 0;
         if (!there)

@@ -81,6 +81,7 @@ typedef struct OpTest {
      * turns the ReLU over: of a share of all values like epsilon, so gradients are off by a share like its
      * root, and are held to 0.7 of it. */
     bool turns;
+    const char *cancels; /* a gradient of one value, a sum that nearly cancels: held to twice as much */
 } OpTest;
 
 /* op_builders.c */

@@ -290,6 +290,8 @@ static void compare_way(Comparison *comparison, Backend *ours, const OpTest *row
                 const double tolerance = comparison->tolerance;
                 if (row->turns && way.type != DATA_F32 && tensor->of != TENSOR_NONE)
                     comparison->tolerance = 0.7 * sqrt(epsilon_of(way.type));
+                if (row->cancels && strcmp(tensor->name, row->cancels) == 0)
+                    comparison->tolerance *= 2;
                 compare_tensor(comparison, &pair, (TensorId)t, text, moves_buffers);
                 comparison->tolerance = tolerance;
                 compared++;

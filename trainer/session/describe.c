@@ -286,8 +286,10 @@ static void print_steps(const Session *session, const TrainOptions *options)
                  progress_format_bytes(bytes, sizeof bytes, run_space_needed(session, options).total_bytes));
     const TrainPlan *plan = &session->plan;
     if (plan_counts_iterations(plan))
-        (void)printf("\n%" PRIu64 " iterations, an epoch is %.4g: ", plan_iterations(plan, plan->total_steps),
-                     (double)plan->steps_per_pass / (double)plan->iteration_steps);
+        (void)printf(
+            "\n%" PRIu64 " iteration%s, an epoch is %.4g: ", plan_iterations(plan, plan->total_steps),
+            plural(plan_iterations(plan, plan->total_steps)),
+            (double)plan->steps_per_pass / (double)plan->iteration_steps);
     else
         (void)printf("\n%" PRIu64 " epoch%s of %" PRIu64 " step%s: ", plan->epochs, plural(plan->epochs),
                      plan->steps_per_epoch, plural(plan->steps_per_epoch));

@@ -1,6 +1,7 @@
-/* depthwise.cu - convolutions with one channel a group. Of 3 x 3 and 7 x 7 at stride 1: depthwise_strips.cuh.
- * Of the others a block covers 8 rows; a thread computes a strip of pixels for one 16-byte vector of channels
- * and reads its rows from the cache. Products and sums are float32. */
+/* depthwise.cu - convolutions with one channel a group. Those of 3 x 3 and 7 x 7 at stride 1 go by strips
+ * (depthwise_strips.cuh), but in float32 where channels are no whole vectors. Of the others a block covers 8
+ * rows; a thread computes a strip of pixels for one 16-byte vector of channels and reads its rows from the
+ * cache. Products and sums are float32. */
 #include "trainer/backend/cuda/kernels/depthwise_strips.cuh"
 
 using namespace fshard;
@@ -203,8 +204,8 @@ cudaError_t run_strips(const DeviceTensor *x, const DeviceTensor *weight, const 
                 constexpr int R = decltype(width)::value;
                 Strips strips = strips_of<Form>(x, y, depthwise->padding, R, false);
                 strips.flipped = flipped;
-                launch_strips<Form, R, T, const T *, const float *, const float *, T *, Strips>(
-                    strips_forward_kernel<Form, T, R>, strips, false, stream, data_of<const T>(x),
+                launch_strips<Form, const T *, const float *, const float *, T *, Strips>(
+                    strips_forward_kernel<Form, T, R>, strips, stream, data_of<const T>(x),
                     data_of<const float>(weight), bias ? data_of<const float>(bias) : nullptr, data_of<T>(y),
                     strips);
             });

@@ -91,7 +91,8 @@ template <typename Launch> cudaError_t with_vectors(const DeviceTensor *tensor, 
 inline bool fits(const DeviceTensor *a, const DeviceTensor *b, const DeviceTensor *weight,
                  const Depthwise *depthwise)
 {
-    return kernel_depthwise_fits(depthwise) && a->element == b->element && a->pitch == b->pitch &&
+    const bool whole = !element_is_narrow(a->element) || a->pitch % vector_width<__half> == 0;
+    return kernel_depthwise_fits(depthwise) && a->element == b->element && a->pitch == b->pitch && whole &&
            weight->element == ELEMENT_F32;
 }
 

@@ -28,6 +28,9 @@ template <int K, int Lanes> struct StripForm {
     static constexpr int pixel = 2 * Lanes; /* distance of pixels in shared memory, in elements */
     /* Threads of a block, and blocks of a multiprocessor: up to 168 registers a thread for 7 x 7, else 80. */
     static constexpr int threads = K == 7 ? 384 : 256, blocks = K == 7 ? 1 : 3;
+    /* Bytes of shared memory that a block may have, so that `blocks` of them fit into an H100's. A card that
+     * allows less divides images otherwise, and has other sums. */
+    static constexpr int shared_most = K == 7 ? 232448 : 76800;
 };
 
 /* How an image is divided. */
@@ -36,6 +39,7 @@ struct Strips {
     int in_height, in_width, out_height, out_width, padding, pitch; /* out: the image written, or dy */
     int channels, lanes, tasks, groups, steps_of_group;
     int columns;  /* read by a group */
+    int bytes;    /* of shared memory of a block */
     bool flipped; /* weights are taken in reverse order */
 };
 
@@ -48,7 +52,7 @@ inline bool is_for_strips(const Depthwise *depthwise, const DeviceTensor *x)
            x->pitch % whole == 0;
 }
 
-/* Whether is_for_strips has every stride of 1 with this kernel and these elements of one access. */
+/* True where every stride of 1 goes by strips: with these elements of one access. */
 template <int Width, int K> constexpr bool always_strips = Width > 1 && (K == 3 || K == 7);
 
 /* Calls launch with the form for this kernel and tensor. */
@@ -91,6 +95,8 @@ int strips_shared_bytes(const Strips &strips, int width, int element_bytes, bool
     return bytes > of_weights ? bytes : of_weights;
 }
 
+/* Returns how the images are divided. in: the images that are read, of which the sizes count; out: those that
+ * are written, or dy. */
 template <typename Form>
 Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t padding, int width, bool gradients)
 {
@@ -106,14 +112,15 @@ Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t paddin
     const int pairs = strips.pitch / 2, slabs = (pairs + Form::lanes - 1) / Form::lanes;
     strips.lanes = ((pairs + slabs - 1) / slabs + 3) / 4 * 4;
     const int count = (strips.out_width + width - 1) / width;
-    const int most = shared_bytes_most();
+    const int of_card = shared_bytes_most(), most = of_card < Form::shared_most ? of_card : Form::shared_most;
     int tasks = Form::threads / strips.lanes;
     do { /* strips of nearly equal groups */
         strips.groups = (count + tasks - 1) / tasks;
         strips.tasks = (count + strips.groups - 1) / strips.groups;
         strips.columns = strips.tasks * width + Form::kernel - 1;
+        strips.bytes = strips_shared_bytes<Form>(strips, width, narrow ? 2 : 4, gradients);
         tasks = strips.tasks - 1;
-    } while (tasks > 0 && strips_shared_bytes<Form>(strips, width, narrow ? 2 : 4, gradients) > most);
+    } while (tasks > 0 && strips.bytes > most);
     strips.steps_of_group = (strips.out_height + strips_rows - 1) / strips_rows;
     strips.steps = in->shape[0] * strips.groups * strips.steps_of_group;
     return strips;
@@ -123,8 +130,13 @@ Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t paddin
  * joins its sums once. */
 template <typename Form> dim3 strips_grid(const Strips &strips)
 {
+    constexpr int of_each = 1024, blocks_most = 32; /* what a block takes of shared memory beside its own */
+    const int by_threads = Form::blocks * Form::threads / (strips.lanes * strips.tasks),
+              by_bytes = Form::blocks * (Form::shared_most + of_each) / (strips.bytes + of_each);
+    int blocks = by_threads < by_bytes ? by_threads : by_bytes;
+    blocks = blocks < blocks_most ? blocks : blocks_most;
     const int64_t slabs = (strips.pitch / 2 + strips.lanes - 1) / strips.lanes,
-                  resident = multiprocessors * (Form::blocks * Form::threads / (strips.lanes * strips.tasks));
+                  resident = multiprocessors * (blocks > 0 ? blocks : 1);
     const int64_t wanted = resident / slabs > 0 ? resident / slabs : 1;
     return dim3((unsigned)(strips.steps < wanted ? strips.steps : wanted), (unsigned)slabs);
 }
@@ -143,14 +155,13 @@ template <typename Launch> void with_strip(int kernel, int64_t out_width, Launch
 }
 
 /* Enqueues a kernel of these; what fails is the last error. */
-template <typename Form, int R, typename T, typename... Arguments>
-void launch_strips(void (*kernel)(Arguments...), const Strips &strips, bool gradients, cudaStream_t stream,
+template <typename Form, typename... Arguments>
+void launch_strips(void (*kernel)(Arguments...), const Strips &strips, cudaStream_t stream,
                    Arguments... arguments)
 {
-    const int bytes = strips_shared_bytes<Form>(strips, R, sizeof(T), gradients);
     if (cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess)
-        kernel<<<strips_grid<Form>(strips), (unsigned)(strips.lanes * strips.tasks), (unsigned)bytes,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, strips.bytes) == cudaSuccess)
+        kernel<<<strips_grid<Form>(strips), (unsigned)(strips.lanes * strips.tasks), (unsigned)strips.bytes,
                  stream>>>(arguments...);
 }
 

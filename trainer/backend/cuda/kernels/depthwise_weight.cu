@@ -148,9 +148,9 @@ int64_t strips_weight(const DeviceTensor *dy, const DeviceTensor *x, const Depth
             constexpr int R = decltype(width)::value;
             const Strips strips = strips_of<Form>(x, dy, depthwise->padding, R, true);
             count = strips_grid<Form>(strips).x;
-            launch_strips<Form, R, T, const T *, const T *, float *, Strips>(
-                strips_weight_kernel<Form, T, R>, strips, true, stream, data_of<const T>(dy),
-                data_of<const T>(x), partial, strips);
+            launch_strips<Form, const T *, const T *, float *, Strips>(strips_weight_kernel<Form, T, R>,
+                                                                       strips, stream, data_of<const T>(dy),
+                                                                       data_of<const T>(x), partial, strips);
         });
     });
     return count;
