@@ -240,6 +240,18 @@ static FshStatus read_letter(Cursor *cursor, Token *token, FshError *error)
     return take_value(cursor, token, error);
 }
 
+/* Refuses the name of a long option behind one dash, "-epochs", whose letters would be options of their
+ * own. */
+static FshStatus check_dashes(const Cursor *cursor, const char *typed, FshError *error)
+{
+    enum { SHORTEST = 2 };
+    const size_t length = strcspn(typed, "=");
+    const Option *option = length >= SHORTEST ? find_long(cursor->table, typed, length) : NULL;
+    return option ? fsh_error_set(error, FSH_ERR_USAGE, "-%.*s: no such option; did you mean --%s?",
+                                  (int)length, typed, option->name)
+                  : FSH_OK;
+}
+
 /* Reads a token. Advances by at least a letter or a word, also on failure. */
 static FshStatus read_token(Cursor *cursor, Token *token, FshError *error)
 {
@@ -253,6 +265,9 @@ static FshStatus read_token(Cursor *cursor, Token *token, FshError *error)
         return FSH_OK;
     }
     if (word[1] != '-') {
+        const FshStatus status = check_dashes(cursor, word + 1, error);
+        if (status)
+            return status;
         cursor->letters = word + 1;
         return read_letter(cursor, token, error);
     }
@@ -275,8 +290,10 @@ static void look_for_help(const OptionTable *table, char **words, OptionArgument
     Cursor cursor = {.table = table, .next = words};
     for (skip_separator(&cursor); !at_end(&cursor); skip_separator(&cursor)) {
         Token token;
-        if (read_token(&cursor, &token, NULL) != FSH_OK)
+        if (read_token(&cursor, &token, NULL) != FSH_OK) {
+            cursor.letters = NULL; /* those behind a letter that is no option ask for nothing */
             continue;
+        }
         arguments->help = arguments->help || token.option == help_option;
         arguments->version = arguments->version || token.option == version_option;
     }

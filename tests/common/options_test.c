@@ -355,6 +355,10 @@ TEST(test_sizes_take_suffixes_and_refuse_overflow)
 TEST(test_unknown_options_name_the_nearest)
 {
     assert_refused("--mxa-size 3", "--mxa-size: no such option; did you mean --max-size?");
+    assert_refused("-max-size 3", "-max-size: no such option; did you mean --max-size?");
+    assert_refused("-max-size=3", "-max-size: no such option; did you mean --max-size?");
+    assert_refused("-help", "-help: no such option; did you mean --help?");
+    assert_refused("-zh", "-z: no such option (in '-zh')");
     assert_refused("--MAX_SZIE=3", "--MAX_SZIE: no such option");
     assert_refused("--max_szie=3", "--max_szie: no such option; did you mean --max-size?");
     assert_refused("--fitler box", "--fitler: no such option; did you mean --filter?");

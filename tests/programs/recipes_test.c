@@ -267,6 +267,8 @@ TEST_IN_FOLDER(test_a_recipe_that_does_not_fit_is_told, folder)
          colours);
     REFUSED(2, "--drop-path: resnet9 has none", out, "--recipe", "rsb-a2", "--model", "resnet9",
             "--drop-path", "0.1", "--batch-size", "8", colours);
+    SAYS(0, "convnext_atto was published with adamw: --recipe convnext, or --opt adamw", "--dry-run",
+         "--model", "convnext_atto", "--batch-size", "8", colours);
     REFUSED(2, "--recipe: 'rsb' is none of the recipes: rsb-a3, ", out, "--recipe", "rsb", colours);
     REFUSED(2, "finetune; did you mean imagenette-5?", out, "--recipe", "imagenete-5", colours);
     REFUSED(2, "finetune; did you mean rsb-a3 or rsb-a2?", out, "--recipe", "rsb-a4", colours);

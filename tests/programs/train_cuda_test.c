@@ -295,7 +295,7 @@ TEST_IN_FOLDER(test_fusions_can_be_left_out, folder)
                   {.arguments = {"--no-fuse", "relu", shards, out}, .exit_status = 2}};
     run_jobs(jobs, 2);
     assert_contains(jobs[1].result.err,
-                    "--no-fuse: 'relu' is no fusion of the cuda backend; it has norm-relu");
+                    "--no-fuse: 'relu' is no fusion; the cuda backend has norm-relu");
     assert_int_equal(test_count_files(out), 0);
     free_jobs(jobs, 2);
 }

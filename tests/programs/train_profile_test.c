@@ -68,6 +68,6 @@ TEST_IN_FOLDER(test_fusions_left_out_show_in_the_profile, folder)
         assert_int_equal(strstr(text, "  relu_backward ") != NULL, apart);
         free(text);
     }
-    REFUSED(2, "--no-fuse: 'norm' is no fusion of the cpu backend; it has norm-relu",
+    REFUSED(2, "--no-fuse: 'norm' is no fusion; the cpu backend has norm-relu",
             test_path(folder, "out"), "--device", "cpu", "--no-fuse", "norm", shards);
 }

@@ -389,7 +389,7 @@ TEST(test_fusions_are_left_out_by_their_whole_names)
     fusions = FUSE_NORM_RELU | FUSE_NORM_ADD;
     assert_int_equal(fusions_leave_out(&fusions, "norm-add,pad-add", "cpu", &error), FSH_ERR_USAGE);
     assert_string_equal(error.message,
-                        "'pad-add' is no fusion of the cpu backend; it has norm-relu, norm-add");
+                        "'pad-add' is for other devices; the cpu backend has norm-relu, norm-add");
     fusions = FUSE_ALL;
     assert_int_equal(fusions_leave_out(&fusions, "norm", "cpu", NULL), FSH_ERR_USAGE);
 }

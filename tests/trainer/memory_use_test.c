@@ -4,7 +4,7 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/odd_network.h"
-#include "trainer/backend/cuda/device/memory_advice.h"
+#include "trainer/backend/memory_advice.h"
 
 /* Every tensor takes a multiple of 256 bytes; copies and gradients of weights are padded to 8 channels both
  * ways. */

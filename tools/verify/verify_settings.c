@@ -38,7 +38,8 @@ void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_
          .help = "instead, print a line for each sample: split, index, key, label, class, fields, sizes, "
                  "codecs, bytes, between tabs"},
         {.name = "extract", .kind = OPTION_TEXT, .value = &settings->extract, .argument = "DIR",
-         .help = "instead, write every image below DIR under the name of its source; raw pixels as PNG"},
+         .help = "instead, write every image below DIR under the name of its source; raw pixels as PNG, "
+                 "planes as .y4m"},
         {.name = "sheet", .kind = OPTION_TEXT, .value = &settings->sheet, .argument = "FILE",
          .help = "instead, write a contact sheet, a JPEG, PNG or WebP as FILE is called; with --pairs or "
                  "--decode after them, what they find first"},

@@ -38,8 +38,9 @@ FshStatus fusions_leave_out(unsigned *fusions, const char *names, const char *de
         const size_t length = strcspn(at, ",");
         const unsigned fusion = find_fusion(at, length);
         if (!fusion || !(there & fusion))
-            return fsh_error_set(error, FSH_ERR_USAGE, "'%.*s' is no fusion of the %s backend; it has %s",
-                                 (int)(length < 64 ? length : 64), at, device,
+            return fsh_error_set(error, FSH_ERR_USAGE, "'%.*s' is %s; the %s backend has %s",
+                                 (int)(length < 64 ? length : 64), at,
+                                 fusion ? "for other devices" : "no fusion", device,
                                  fusions_text(there, known, sizeof known));
         *fusions &= ~fusion;
         at += length + (at[length] == ',');

@@ -138,7 +138,7 @@ static const char *const block_names[] = {"stages.#.blocks.#", NULL};
 #define ROW(id, text)                                                                                        \
     {                                                                                                        \
         .name = #id, .summary = (text), .task = TASK_CLASSIFICATION, .build = build_##id,                    \
-        .options = options, .blocks = block_names                                                            \
+        .options = options, .blocks = block_names, .recipe = "convnext"                                      \
     }
 const Model convnext_models[] = {
     ROW(convnext_atto, "ConvNeXt, 3.7 M parameters (Liu et al. 2022, timm's)"),

@@ -32,19 +32,6 @@ const Model *model_find(const char *name)
     return model;
 }
 
-const char *model_names(char *buffer, size_t buffer_bytes)
-{
-    size_t used = 0;
-    if (buffer_bytes)
-        buffer[0] = '\0';
-    const Model *model = NULL;
-    for (size_t i = 0; (model = model_at(i)) && used < buffer_bytes; i++) {
-        int wrote = snprintf(buffer + used, buffer_bytes - used, "%s%s", i ? ", " : "", model->name);
-        used += wrote > 0 ? (size_t)wrote : 0;
-    }
-    return buffer;
-}
-
 static const char *name_at(size_t i)
 {
     const Model *model = model_at(i);

@@ -98,14 +98,13 @@ typedef struct Model {
     /* Returns whether it learns the positions of tokens, so that a run trains and evaluates it at one size of
      * images; NULL: it does not. */
     bool (*learns_positions)(const ModelSpec *spec);
+    const char *recipe; /* for runs by SGD to hear of, where it was published with AdamW; NULL: it was not */
 } Model;
 
 /* Returns network `index`, in the order of the files in models.c; NULL: past the last. */
 const Model *model_at(size_t index);
 /* Returns the network of this name; NULL: there is none. */
 const Model *model_find(const char *name);
-/* Writes the names, "conv8, resnet18", to buffer for messages. Returns buffer. */
-const char *model_names(char *buffer, size_t buffer_bytes);
 /* Writes those that may have been meant by a name of none to buffer, "resnet9 or resnet18": with the fewest
  * wrong letters, of three at most, whatever the case; "" if there are none. Returns buffer. */
 const char *model_names_near(const char *name, char *buffer, size_t buffer_bytes);

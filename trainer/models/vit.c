@@ -153,19 +153,25 @@ BUILDER(small_patch8, SMALL, .patch = 8)
 BUILDER(simple_tiny_patch16, TINY, .patch = 16, .simple = true)
 BUILDER(simple_small_patch16, SMALL, .patch = 16, .simple = true)
 
-#define ROW(id, builder, text)                                                                               \
+#define ROW(id, builder, name_of_recipe, text)                                                               \
     {                                                                                                        \
         .name = #id, .summary = (text), .task = TASK_CLASSIFICATION, .build = build_##builder,               \
-        .options = options, .blocks = block_names, .learns_positions = builder##_learns_positions            \
+        .options = options, .blocks = block_names, .learns_positions = builder##_learns_positions,           \
+        .recipe = (name_of_recipe)                                                                           \
     }
 const Model vit_models[] = {
-    ROW(vit_tiny_patch16, tiny_patch16, "ViT, 5.7 M parameters (timm's vit_tiny_patch16_224 at any size)"),
-    ROW(vit_tiny_patch8, tiny_patch8, "ViT of smaller patches, 5.7 M parameters"),
-    ROW(vit_small_patch16, small_patch16, "ViT, 22 M parameters (timm's vit_small_patch16_224 at any size)"),
-    ROW(vit_small_patch8, small_patch8, "ViT, 22 M parameters (timm's vit_small_patch8_224 at any size)"),
-    ROW(deit_tiny_patch16, tiny_patch16, "DeiT, 5.7 M parameters (Touvron et al. 2021, timm's)"),
-    ROW(deit_small_patch16, small_patch16, "DeiT, 22 M parameters (Touvron et al. 2021, timm's)"),
-    ROW(simplevit_tiny_patch16, simple_tiny_patch16, "SimpleViT, 5.6 M parameters (Beyer et al. 2022)"),
-    ROW(simplevit_small_patch16, simple_small_patch16, "SimpleViT, 22 M parameters (Beyer et al. 2022)"),
+    ROW(vit_tiny_patch16, tiny_patch16, "deit-s",
+        "ViT, 5.7 M parameters (timm's vit_tiny_patch16_224 at any size)"),
+    ROW(vit_tiny_patch8, tiny_patch8, "deit-s", "ViT of smaller patches, 5.7 M parameters"),
+    ROW(vit_small_patch16, small_patch16, "deit-s",
+        "ViT, 22 M parameters (timm's vit_small_patch16_224 at any size)"),
+    ROW(vit_small_patch8, small_patch8, "deit-s",
+        "ViT, 22 M parameters (timm's vit_small_patch8_224 at any size)"),
+    ROW(deit_tiny_patch16, tiny_patch16, "deit-s", "DeiT, 5.7 M parameters (Touvron et al. 2021, timm's)"),
+    ROW(deit_small_patch16, small_patch16, "deit-s", "DeiT, 22 M parameters (Touvron et al. 2021, timm's)"),
+    ROW(simplevit_tiny_patch16, simple_tiny_patch16, "simplevit-s",
+        "SimpleViT, 5.6 M parameters (Beyer et al. 2022)"),
+    ROW(simplevit_small_patch16, simple_small_patch16, "simplevit-s",
+        "SimpleViT, 22 M parameters (Beyer et al. 2022)"),
     {0},
 };

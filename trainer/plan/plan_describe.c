@@ -444,6 +444,11 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
     say_optimizer(&line, &recipe->optimizer);
     say_rules(&line, &recipe->rules);
     tell(teller, &line);
+    if (!plan->preset && plan->model->recipe && recipe->optimizer.kind == OPTIMIZER_SGD) {
+        say(&line, "%s was published with adamw: --recipe %s, or --opt adamw --weight-decay 0.05",
+            plan->model->name, plan->model->recipe);
+        tell(teller, &line);
+    }
     say(&line, "learning rate: %.4g, %s", plan->schedule.base, schedule_names[plan->schedule.kind]);
     if (plan->schedule.warmup_steps)
         say(&line, ", warm-up %" PRIu64 " steps", plan->schedule.warmup_steps);

@@ -17,8 +17,8 @@ FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **mo
                                "--model: '%s' is none of the networks; did you mean %s? --list-models lists "
                                "them all",
                                name, names)
-               : fsh_error_set(error, FSH_ERR_USAGE, "--model: '%s' is none of the networks: %s", name,
-                               model_names(names, sizeof names));
+               : fsh_error_set(error, FSH_ERR_USAGE,
+                               "--model: '%s' is none of the networks; --list-models lists them", name);
 }
 
 /* ---- batches and steps ---- */

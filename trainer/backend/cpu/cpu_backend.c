@@ -46,8 +46,20 @@ FshStatus cpu_backend_open(Backend **backend_ret, const BackendOptions *options,
     (void)snprintf(backend->base.description, sizeof backend->base.description,
                    "cpu: %s, own kernels %s, %d thread%s", dnn, backend->kernels->name, backend->threads,
                    backend->threads == 1 ? "" : "s");
+    const int cores = cpu_count_available();
+    if (backend->threads > cores)
+        (void)snprintf(backend->warning, sizeof backend->warning,
+                       "%d threads compute on %d core%s, and wait for each other, which can take many times "
+                       "as long: a lower --jobs",
+                       backend->threads, cores, cores == 1 ? "" : "s");
     *backend_ret = &backend->base;
     return FSH_OK;
+}
+
+const char *cpu_backend_warning(const Backend *backend)
+{
+    const char *warning = ((const CpuBackend *)backend)->warning;
+    return *warning ? warning : NULL;
 }
 
 void cpu_parallel(const CpuBackend *backend, int64_t count, CpuPart work, void *context)

@@ -27,6 +27,7 @@ typedef struct CpuBackend {
     struct Communicator *communicator; /* borrowed; NULL: one rank */
     /* what could be filled when it was opened, and what its programs will fill of that */
     uint64_t free_bytes, promised_bytes;
+    char warning[160]; /* "": nothing to warn of */
 } CpuBackend;
 
 /* ---- threads and memory (cpu_backend.c) ---- */
@@ -75,6 +76,8 @@ typedef struct CpuState {
 FshStatus cpu_backend_open(Backend **backend_ret, const BackendOptions *options, FshError *error);
 FshStatus cpu_backend_join(Backend *base, struct Communicator *communicator, FshError *error);
 void cpu_backend_close(Backend *base);
+/* Returns what it warns of; NULL: nothing. */
+const char *cpu_backend_warning(const Backend *backend);
 
 FshStatus cpu_state_new(State **state, Backend *backend, const Graph *graph, FshError *error);
 void cpu_state_free(State *base);

@@ -9,6 +9,7 @@ static const BackendInterface interface = {
     .fusions = FUSE_ALL,
     .open = open_backend,
     .close = cpu_backend_close,
+    .warning = cpu_backend_warning,
     .rates = cpu_rates,
     .state_new = cpu_state_new,
     .state_free = cpu_state_free,

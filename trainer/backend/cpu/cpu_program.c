@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/progress.h"
+#include "trainer/backend/memory_advice.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -114,19 +115,24 @@ FshStatus cpu_check_types(const Graph *graph, FshError *error)
 /* ---- memory ---- */
 
 /* Takes bytes of what is free, which a page costs only when it is written: a run that does not fit would be
- * killed in its first step. FSH_ERR_MEMORY: they are not free. */
-static FshStatus promise(CpuProgram *program, uint64_t bytes, FshError *error)
+ * killed in its first step. grows: those that grow with the batch; fixed: the others. FSH_ERR_MEMORY: they
+ * are not free. */
+static FshStatus promise(CpuProgram *program, uint64_t grows, uint64_t fixed, FshError *error)
 {
+    const uint64_t bytes = grows + fixed;
     CpuBackend *backend = (CpuBackend *)program->base.state->backend;
     char wanted[32], left[32];
     const uint64_t taken = backend->promised_bytes;
     const uint64_t free_bytes = backend->free_bytes > taken ? backend->free_bytes - taken : 0;
-    if (bytes > free_bytes)
-        return fsh_error_set(error, FSH_ERR_MEMORY,
-                             "cpu: activations and gradients take %s, and %s of memory are free; use a "
-                             "smaller batch or smaller images",
-                             progress_format_bytes(wanted, sizeof wanted, bytes),
-                             progress_format_bytes(left, sizeof left, free_bytes));
+    if (bytes > free_bytes) {
+        const BatchRoom room = {.needed_bytes = grows,
+                                .free_bytes = free_bytes > fixed ? free_bytes - fixed : 0};
+        (void)fsh_error_set(error, FSH_ERR_MEMORY,
+                            "cpu: activations and gradients take %s, and %s of memory are free",
+                            progress_format_bytes(wanted, sizeof wanted, bytes),
+                            progress_format_bytes(left, sizeof left, free_bytes));
+        return memory_advise_batch(memory_batch_of(program->base.graph), &room, error);
+    }
     program->promised_bytes = bytes;
     backend->promised_bytes += bytes;
     return FSH_OK;
@@ -147,9 +153,8 @@ static FshStatus allocate(CpuProgram *program, FshError *error)
                 (memory_packed_bytes(graph, (TensorId)i, NULL) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         }
     const bool needs_gradients = has_gradients(graph) && !state->gradients;
-    status = promise(program,
-                     input_bytes + program->plan.arena_bytes + (needs_gradients ? state->parameter_bytes : 0),
-                     error);
+    status = promise(program, input_bytes + program->plan.arena_bytes,
+                     needs_gradients ? state->parameter_bytes : 0, error);
     if (status)
         return status;
     program->inputs = cpu_memory_new(input_bytes);

@@ -7,7 +7,7 @@
 #include "common/cpu.h"
 #include "trainer/backend/cuda/jpeg_batch.h"
 #include "trainer/backend/cuda/kernels/kernels_pixels.h"
-#include "trainer/backend/cuda/device/memory_advice.h"
+#include "trainer/backend/memory_advice.h"
 #include "trainer/backend/cuda/pixel_parts.h"
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 #include "trainer/backend/pixel_math.h"

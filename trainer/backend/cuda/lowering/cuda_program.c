@@ -11,7 +11,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include "trainer/backend/cuda/kernels/kernels_wait.h"
-#include "trainer/backend/cuda/device/memory_advice.h"
+#include "trainer/backend/memory_advice.h"
 #include "trainer/backend/cuda/lowering/state.h"
 #include "trainer/graph/memory_plan.h"
 

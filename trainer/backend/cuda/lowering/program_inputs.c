@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/cpu.h"
-#include "trainer/backend/cuda/device/memory_advice.h"
+#include "trainer/backend/memory_advice.h"
 
 /* Returns the number of classes that labels, or the values of masks, choose from; 0 for an input that is
  * neither. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "trainer/backend/cuda/kernels/kernels_narrow.h"
-#include "trainer/backend/cuda/device/memory_advice.h"
+#include "trainer/backend/memory_advice.h"
 
 /* What a State takes is the same for any batch. */
 static const char no_batch_helps[] =

@@ -1,4 +1,4 @@
-#include "trainer/backend/cuda/device/memory_advice.h"
+#include "trainer/backend/memory_advice.h"
 
 #include <stdio.h>
 

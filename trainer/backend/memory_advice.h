@@ -1,9 +1,9 @@
 /* memory_advice.h - advice for failures for want of memory, put after the message that says what was asked
- * for and what is free. Names no CUDA.
+ * for and what is free. Names no device.
  *
  * Threads: no state. */
-#ifndef FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MEMORY_ADVICE_H
-#define FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MEMORY_ADVICE_H
+#ifndef FSHARD_TRAINER_BACKEND_MEMORY_ADVICE_H
+#define FSHARD_TRAINER_BACKEND_MEMORY_ADVICE_H
 
 #include "trainer/graph/graph.h"
 
