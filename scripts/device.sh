@@ -3,6 +3,7 @@
 # The whole output of each part lies in $OUT (default: the build folder).
 #   scripts/device.sh [test|memcheck|racecheck|initcheck|time|all]     default: all
 # On a lent machine without Debian's packages: scripts/device_deps.sh first, and name .deps in `carry`.
+# Where a machine's time is short, scripts/device_bundle.sh carries what was built elsewhere.
 # shellcheck disable=SC2317 # functions that `part` calls
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
