@@ -3,6 +3,7 @@
 # usage: ./run bench train [JOB…]     JOB: MODEL:PIXELS:BATCH of the table below, resnet50:160:512 for one; default: all
 # FSHARD_BENCH_PEER=0 leaves PyTorch out; best, the default, runs its two best ways, a compiled network with CUDA graphs and the step of
 # a compiled network captured by hand (compiling takes minutes); all runs every way: eager, compiled and captured alone, too.
+# FSHARD_BENCH_COMPILE=N: compiles the peer's networks of all jobs first, N at a time, which the rows then find in the cache.
 # FSHARD_BENCH_ROUNDS: 2. FSHARD_BENCH_PYTHON: one that has torch [python3].
 # floor: images/s of a step whose every node runs at the rate of a copy or of a large product (profile.h), and our share of it.
 # GiB: what the step was given (ours: its memory plan; theirs: max_memory_allocated), and all that is gone of the device since its context
@@ -71,11 +72,22 @@ bar() {
 }
 printf '%-18s %-4s %10s %10s %5s %13s   %-12s %10s %13s %6s %15s %15s\n' job type "images/s" floor "of it" "GiB plan,gone" "PyTorch" "images/s" \
     "GiB peak,gone" ratio "at least" aim
-status=0
+wanted=()
 for job in "${jobs[@]}"; do
+    if [ $# = 0 ] || [[ " $* " == *" ${job%% *} "* ]]; then wanted+=("$job"); fi
+done
+if [ -n "$has_torch" ] && [ -n "${FSHARD_BENCH_COMPILE:-}" ]; then
+    export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$(mktemp -d)}
+    for job in "${wanted[@]}"; do
+        read -r name _ _ best _ <<<"$job"
+        IFS=: read -r model pixels batch <<<"$name"
+        for try in ${best//,/ }; do echo "$model ${try%.*} ${try#*.} $pixels $batch 2"; done
+    done | TORCHINDUCTOR_COMPILE_THREADS=4 xargs -P "$FSHARD_BENCH_COMPILE" -L 1 timeout 400 "$python" bench/train_torch.py >/dev/null 2>&1 || true
+fi
+status=0
+for job in "${wanted[@]}"; do
     read -r name type steps best least aim <<<"$job"
     IFS=: read -r model pixels batch <<<"$name"
-    if [ $# -gt 0 ] && ! [[ " $* " == *" $name "* ]]; then continue; fi
     ours=0 theirs=0 way=- memory=- their_memory=- floor=0
     for ((round = 0; round < rounds; round++)); do
         line=$("$bin/train_step" time "$model" "$type" "$pixels" "$batch" "$steps" cuda) || line=
