@@ -106,9 +106,15 @@ TEST(test_every_op_of_every_network_has_a_row)
         Graph *graph = graph_of(model);
         OnnxWire wire = {0};
         FshError error = {0};
-        if (write(graph, output, any_size, read_zeros, &wire, &error))
-            fail_msg("%s: %s", model->name, error.message);
-        assert_true(wire.bytes.length > (size_t)graph_parameter_count(graph) * sizeof(float));
+        const size_t bytes = (size_t)graph_parameter_count(graph) * sizeof(float);
+        if (bytes >= (size_t)2 << 30) {
+            assert_int_equal(write(graph, output, any_size, read_zeros, &wire, &error), FSH_ERR_UNSUPPORTED);
+            assert_contains(error.message, "a file of ONNX holds less than 2 GiB");
+        } else if (bytes < 400000000) { /* larger ones are other sizes of these */
+            if (write(graph, output, any_size, read_zeros, &wire, &error))
+                fail_msg("%s: %s", model->name, error.message);
+            assert_true(wire.bytes.length > bytes);
+        }
         wire_free(&wire);
         graph_free(&graph);
     }
