@@ -12,47 +12,48 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
 bin=${FSHARD_BENCH_BIN:-build/bin} python=${FSHARD_BENCH_PYTHON:-python3} rounds=${FSHARD_BENCH_ROUNDS:-2} peer=${FSHARD_BENCH_PEER:-best}
-# model:pixels:batch  our type  steps  the peer's best ways (type.mode, with commas)  at least  aim: images/s, or times the peer's
+# model:pixels:batch  our type  steps  at least  aim: images/s, or times the peer's
 jobs=(
-    "resnet50:160:512 f16 30 bf16.reduce,bf16.compilegraph 1.4x 20000"
-    "resnet50:224:256 f16 30 bf16.reduce,bf16.compilegraph 1.4x 10000"
-    "resnet18:160:1024 f16 40 bf16.reduce,bf16.compilegraph 1.4x 60000"
-    "resnet50:160:64 f16 100 bf16.reduce,bf16.compilegraph 1.4x 16000"
-    "resnet18:160:64 f16 200 bf16.reduce,bf16.compilegraph 1.4x 1.5x"
-    "resnet50d:160:512 f16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "resnet50d:160:64 f16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "seresnet50:160:512 f16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "seresnet50:160:64 f16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "resnext50_32x4d:160:512 f16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "resnext50_32x4d:160:64 f16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "vit_small_patch16:160:512 bf16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "vit_small_patch16:160:64 bf16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "vit_small_patch16:224:256 bf16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "vit_tiny_patch16:160:1024 bf16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "vit_small_patch8:160:128 bf16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "deit_small_patch16:224:256 bf16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "simplevit_small_patch16:160:512 bf16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "convnext_atto:160:512 bf16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "convnext_atto:160:64 bf16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "convnext_tiny:160:256 bf16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "convnext_tiny:160:64 bf16 60 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "convnextv2_atto:160:256 bf16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "resnet34d:160:512 f16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "xresnet18:128:512 f16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "xresnet50:160:256 f16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "resnet18d:160:1024 f16 20 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "airbench94:32:2000 f16 50 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "airbench94:32:64 f16 200 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "convnextv2_atto:160:64 bf16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "deit_small_patch16:224:64 bf16 60 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "resnet34d:160:64 f16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "vit_small_patch8:160:64 bf16 40 bf16.reduce,bf16.compilegraph 1x 1.2x"
-    "pyramidnet:32:64 f16 50 bf16.reduce,bf16.compilegraph 1.4x 9000"
-    "pyramidnet:32:768 f16 10 bf16.reduce,bf16.compilegraph 1.4x 12500"
-    "toynet:28:1024 f16 200 bf16.reduce,bf16.compilegraph 1.4x 450000"
-    "conv8:28:2048 f16 400 bf16.reduce,bf16.compilegraph 1.4x 6000000"
-    "nafnet:256:16 bf16 20 bf16.reduce,bf16.compilegraph 1.4x 1000"
+    "resnet50:160:512 f16 30 1.4x 20000"
+    "resnet50:224:256 f16 30 1.4x 10000"
+    "resnet18:160:1024 f16 40 1.4x 60000"
+    "resnet50:160:64 f16 100 1.4x 16000"
+    "resnet18:160:64 f16 200 1.4x 1.5x"
+    "resnet50d:160:512 f16 20 1x 1.2x"
+    "resnet50d:160:64 f16 100 1x 1.2x"
+    "seresnet50:160:512 f16 20 1x 1.2x"
+    "seresnet50:160:64 f16 100 1x 1.2x"
+    "resnext50_32x4d:160:512 f16 20 1x 1.2x"
+    "resnext50_32x4d:160:64 f16 100 1x 1.2x"
+    "vit_small_patch16:160:512 bf16 20 1x 1.2x"
+    "vit_small_patch16:160:64 bf16 100 1x 1.2x"
+    "vit_small_patch16:224:256 bf16 20 1x 1.2x"
+    "vit_tiny_patch16:160:1024 bf16 20 1x 1.2x"
+    "vit_small_patch8:160:128 bf16 20 1x 1.2x"
+    "deit_small_patch16:224:256 bf16 20 1x 1.2x"
+    "simplevit_small_patch16:160:512 bf16 20 1x 1.2x"
+    "convnext_atto:160:512 bf16 20 1x 1.2x"
+    "convnext_atto:160:64 bf16 100 1x 1.2x"
+    "convnext_tiny:160:256 bf16 20 1x 1.2x"
+    "convnext_tiny:160:64 bf16 60 1x 1.2x"
+    "convnextv2_atto:160:256 bf16 20 1x 1.2x"
+    "resnet34d:160:512 f16 20 1x 1.2x"
+    "xresnet18:128:512 f16 20 1x 1.2x"
+    "xresnet50:160:256 f16 20 1x 1.2x"
+    "resnet18d:160:1024 f16 20 1x 1.2x"
+    "airbench94:32:2000 f16 50 1x 1.2x"
+    "airbench94:32:64 f16 200 1x 1.2x"
+    "convnextv2_atto:160:64 bf16 100 1x 1.2x"
+    "deit_small_patch16:224:64 bf16 60 1x 1.2x"
+    "resnet34d:160:64 f16 100 1x 1.2x"
+    "vit_small_patch8:160:64 bf16 40 1x 1.2x"
+    "pyramidnet:32:64 f16 50 1.4x 9000"
+    "pyramidnet:32:768 f16 10 1.4x 12500"
+    "toynet:28:1024 f16 200 1.4x 450000"
+    "conv8:28:2048 f16 400 1.4x 6000000"
+    "nafnet:256:16 bf16 20 1.4x 1000"
 )
+best_ways="bf16.reduce bf16.compilegraph" # type.mode
 every_way="bf16.eager fp16.eager bf16.compile bf16.reduce bf16.graph bf16.compilegraph"
 . bench/jobs.bash
 check_jobs "${jobs[*]%% *}" "$@"
@@ -79,14 +80,13 @@ done
 if [ -n "$has_torch" ] && [ -n "${FSHARD_BENCH_COMPILE:-}" ]; then
     export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$(mktemp -d)}
     for job in "${wanted[@]}"; do
-        read -r name _ _ best _ <<<"$job"
-        IFS=: read -r model pixels batch <<<"$name"
-        for try in ${best//,/ }; do echo "$model ${try%.*} ${try#*.} $pixels $batch 2"; done
+        IFS=: read -r model pixels batch <<<"${job%% *}"
+        for try in $best_ways; do echo "$model ${try%.*} ${try#*.} $pixels $batch 2"; done
     done | TORCHINDUCTOR_COMPILE_THREADS=4 xargs -P "$FSHARD_BENCH_COMPILE" -L 1 timeout 400 "$python" bench/train_torch.py >/dev/null 2>&1 || true
 fi
 status=0
 for job in "${wanted[@]}"; do
-    read -r name type steps best least aim <<<"$job"
+    read -r name type steps least aim <<<"$job"
     IFS=: read -r model pixels batch <<<"$name"
     ours=0 theirs=0 way=- memory=- their_memory=- floor=0
     for ((round = 0; round < rounds; round++)); do
@@ -96,7 +96,7 @@ for job in "${wanted[@]}"; do
             ours=$speed floor=$(field floor_ms <<<"$line") memory="$(field planned_gib <<<"$line") $(field memory_gib <<<"$line")"
         fi
         [ -n "$has_torch" ] || continue
-        for try in $(if [ "$peer" = all ]; then printf '%s\n' ${best//,/ } $every_way | sort -u; else echo "${best//,/ }"; fi); do
+        for try in $(if [ "$peer" = all ]; then echo "$every_way"; else echo "$best_ways"; fi); do
             line=$("$python" bench/train_torch.py "$model" "${try%.*}" "${try#*.}" "$pixels" "$batch" "$steps" 2>/dev/null) || line=
             speed=$(field images_per_second <<<"$line")
             if awk "BEGIN { exit !(${speed:-0} > $theirs) }"; then

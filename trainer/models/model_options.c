@@ -79,7 +79,7 @@ static size_t list_owners(const ModelOption *option, char *buffer, size_t buffer
 {
     const Model *model = NULL;
     size_t count = 0, used = 0, run = 0;
-    for (size_t i = 0; (model = model_at(i)); i += run + 1) {
+    for (size_t i = 0; (model = model_at(i)); i += run ? run : 1) {
         for (run = 0; model_at(i + run) && model_has_option(model_at(i + run), option);)
             run++;
         if (!run)
@@ -89,8 +89,6 @@ static size_t list_owners(const ModelOption *option, char *buffer, size_t buffer
             used += (size_t)snprintf(buffer + used, buffer_bytes - used, "%s%s%s%s", count ? ", " : "",
                                      model->name, run > 1 ? between : "", run > 1 ? last : "");
         count += run;
-        if (!model_at(i + run))
-            break;
     }
     return count;
 }
