@@ -52,6 +52,22 @@ CUDA_TEST(test_pools_find_what_is_largest_before_the_norm_agree)
                            others, types[i].tolerance);
 }
 
+/* With the one, the other, and both rewrites of gates and scales. */
+CUDA_TEST(test_gates_make_means_take_factors_and_sum_biases_agree)
+{
+    static const struct {
+        DataType type;
+        double tolerance;
+    } types[] = {{DATA_F32, 1e-5}, {DATA_BF16, 0.03}, {DATA_F16, 0.01}};
+    const unsigned rewrites = FUSE_GATE_MEAN | FUSE_FUNCTION_BIAS, all = backend_fusions(backends[CUDA]);
+    assert_int_equal(all & rewrites, rewrites);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        compare_gated(backends[CUDA], types[i].type, all, all & ~rewrites, types[i].tolerance);
+        compare_gated(backends[CUDA], types[i].type, FUSE_GATE_MEAN, 0, types[i].tolerance);
+        compare_gated(backends[CUDA], types[i].type, FUSE_FUNCTION_BIAS, 0, types[i].tolerance);
+    }
+}
+
 /* Both make the same dx; its products with the images are added up in another order. */
 CUDA_TEST(test_stems_multiply_the_gradients_of_their_pools_agree)
 {

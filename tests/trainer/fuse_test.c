@@ -382,7 +382,8 @@ TEST(test_fusions_are_left_out_by_their_whole_names)
     assert_ok(fusions_leave_out(&fusions, NULL, "cpu", &error), &error);
     assert_ok(fusions_leave_out(
                   &fusions,
-                  "norm-relu,norm-add,bias-norm,conv-bias-relu,linear-add,norm-function,norm-gate,norm-pool",
+                  "norm-relu,norm-add,bias-norm,conv-bias-relu,linear-add,norm-function,norm-gate,norm-pool,"
+                  "gate-mean",
                   "cpu", &error),
               &error);
     assert_int_equal(fusions, FUSE_NONE);

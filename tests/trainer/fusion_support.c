@@ -222,6 +222,25 @@ static Graph *stem_graph(unsigned fusions, DataType type)
     return finish(&begun, graph_global_avg_pool(graph, x), fusions);
 }
 
+/* Returns a network of the gates of NAFNet, with a bias in front of each rewrite that makes its gradient: a
+ * gate whose results are multiplied by factors of their means, one without, and channel scales. */
+static Graph *gated_graph(unsigned fusions, DataType type)
+{
+    const Conv2d back = {.channels = 12, .kernel = 1, .stride = 1, .bias = true};
+    const Begun begun = begin(type, SIZE);
+    Graph *graph = begun.graph;
+    TensorId y = graph_gate(graph, conv3x3(graph, "widen", normalized(&begun), 32, true));
+    y = graph_channel_multiply(graph, y,
+                               graph_linear_1x1(graph, "means", graph_global_avg_pool(graph, y), 16, true));
+    const TensorId x =
+        graph_channel_scale(graph, "narrow", "beta", graph_conv2d(graph, "narrow", y, &back), TENSOR_NONE);
+    y = graph_gate(graph, conv3x3(graph, "widen2", x, 48, true));
+    y = graph_channel_scale(graph, "narrow2", "beta", graph_conv2d(graph, "narrow2", y, &back), x);
+    graph_set_initializer(graph, "narrow.beta", (Initializer){INIT_NORMAL, 1});
+    graph_set_initializer(graph, "narrow2.beta", (Initializer){INIT_NORMAL, 1});
+    return finish(&begun, graph_global_avg_pool(graph, conv3x3(graph, "last", y, 16, true)), fusions);
+}
+
 typedef struct Run {
     Graph *graph;
     State *state;
@@ -336,6 +355,11 @@ void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned 
 {
     const Pair pair = {pooled_graph, OP_NORM_POOL_BACKWARD, OP_MAX_POOL_BACKWARD, 5};
     compare_pair(&pair, backend, type, fusions, others, tolerance);
+}
+
+void compare_gated(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
+{
+    compare_pair(&(Pair){.make = gated_graph}, backend, type, fusions, others, tolerance);
 }
 
 void compare_stem(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)

@@ -26,6 +26,9 @@ void compare_strided(Backend *backend, DataType type, unsigned fusions, unsigned
  * fusions has it, others has not. */
 void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
 
+/* Compares the same of a network of gates, factors of their means, and channel scales. */
+void compare_gated(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
+
 /* Compares the same of a network that begins as resnets do; fusions has FUSE_STEM_GRADIENT, others has
  * not. */
 void compare_stem(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);

@@ -44,6 +44,15 @@ TEST(test_pools_find_what_is_largest_before_the_norm)
     backend_close(&backend);
 }
 
+TEST(test_gates_make_means_and_take_factors)
+{
+    Backend *backend = test_backend(2);
+    compare_gated(backend, DATA_F32, FUSE_GATE_MEAN, 0, 1e-5);
+    if (!lacks_bf16())
+        compare_gated(backend, DATA_BF16, FUSE_GATE_MEAN, 0, 0.03);
+    backend_close(&backend);
+}
+
 /* Alone where another would have changed the pattern first. */
 TEST(test_gradient_sums_join_fused_norms)
 {

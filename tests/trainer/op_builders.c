@@ -354,6 +354,22 @@ TensorId build_gate(Graph *graph, const OpOptions *options, TensorId x, TensorId
     return graph_gate(graph, x);
 }
 
+TensorId build_gate_of_means(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    x = graph_gate(graph, x);
+    const TensorId s =
+        graph_linear(graph, "layer", graph_global_avg_pool(graph, x), graph_tensor(graph, x)->shape[3], true);
+    return graph_channel_multiply(graph, x, s);
+}
+
+TensorId build_gate_of_factors(Graph *graph, const OpOptions *options, TensorId x, TensorId factors)
+{
+    (void)options;
+    return graph_channel_multiply(graph, graph_gate(graph, graph_concat(graph, x, x)), factors);
+}
+
 TensorId build_softmax_cross_entropy(Graph *graph, const OpOptions *options, TensorId x, TensorId labels)
 {
     return graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, options->slope);

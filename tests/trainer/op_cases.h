@@ -94,7 +94,8 @@ OpBuild build_conv2d, build_conv2d_relu, build_conv2d_leaky_relu, build_conv2d_f
     build_zero_pad, build_crop, build_concat, build_tokens, build_tokens_of_frozen_class,
     build_tokens_without_class, build_tokens_of_sines, build_tokens_of_sines_with_class, build_attention,
     build_self_attention, build_self_attention_of_frozen_weight, build_pixel_shuffle, build_pixel_unshuffle,
-    build_scale, build_channel_scale, build_channel_multiply, build_gate, build_softmax_cross_entropy;
+    build_scale, build_channel_scale, build_channel_multiply, build_gate, build_gate_of_means,
+    build_gate_of_factors, build_softmax_cross_entropy;
 
 extern const OpTest op_tests[];
 extern const int op_test_count;

@@ -89,6 +89,10 @@ Graph *op_graph(const OpTest *row, const OpCase *c, OpWay way)
     if (way.fused)
         graph_fuse(graph, FUSE_ALL);
     op_differentiate(graph, y, x, other, "dother");
+    graph->differentiated = true;
+    if (way.fused)
+        graph_fuse_backward(graph, FUSE_ALL);
+    assert_ok(graph_check(graph, &error), &error);
     return graph;
 }
 

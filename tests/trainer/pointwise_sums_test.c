@@ -1,6 +1,6 @@
-/* Gradients of functions that add themselves up by channel (pointwise_sums.cu): the bits of the gradients
- * that do not (elementwise.cu), and sums right to the rounding of what is summed. Needs a GPU; leaves with 77
- * where there is none. */
+/* Gradients of functions, gates and channel scales that add themselves up by channel (pointwise_sums.cu,
+ * gate.cu, channel.cu): the bits of the gradients that do not, and sums right to the rounding of what is
+ * summed. Needs a GPU; leaves with 77 where there is none. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "common/random.h"
 #include "tests/support/support.h"
 #include "tests/trainer/gpu_memory.h"
+#include "trainer/backend/cuda/kernels/kernels_channel.h"
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
 
@@ -19,25 +20,44 @@ typedef struct Case {
     ElementType element;
 } Case;
 
-static DeviceTensor make_matrix(const Case *c, Random *random)
+/* Returns a matrix of the case's rows; drawn, or all zeros. */
+static DeviceTensor make_matrix(const Case *c, int channels, Random *random)
 {
-    const int pitch = (int)padded_channels(c->channels);
+    const int pitch = (int)padded_channels(channels);
     const size_t count = (size_t)c->rows * (size_t)pitch;
     uint16_t *bits = calloc(count, sizeof *bits);
     assert_non_null(bits);
     for (size_t i = 0; random && i < count; i++) {
         const float value = 2 * random_normal(random);
-        if ((int)(i % (size_t)pitch) < c->channels && fabsf(value) > 1e-3F)
+        if ((int)(i % (size_t)pitch) < channels && fabsf(value) > 1e-3F)
             bits[i] = narrow_bits(c->element, value);
     }
     const DeviceTensor matrix = {.data = gpu_copy_of(bits, count * sizeof *bits),
                                  .element = c->element,
                                  .rank = 4,
-                                 .shape = {c->rows, 1, 1, c->channels},
+                                 .shape = {c->rows, 1, 1, channels},
                                  .pitch = pitch,
                                  .rows = c->rows};
     free(bits);
     return matrix;
+}
+
+/* Returns a vector of floats; drawn, or all zeros. */
+static DeviceTensor make_vector(int channels, Random *random)
+{
+    const int pitch = (int)padded_channels(channels);
+    float *values = calloc((size_t)pitch, sizeof *values);
+    assert_non_null(values);
+    for (int i = 0; random && i < channels; i++)
+        values[i] = random_normal(random);
+    const DeviceTensor vector = {.data = gpu_copy_of(values, (size_t)pitch * sizeof *values),
+                                 .element = ELEMENT_F32,
+                                 .rank = 1,
+                                 .shape = {channels},
+                                 .pitch = pitch,
+                                 .rows = 1};
+    free(values);
+    return vector;
 }
 
 static uint16_t *read_matrix(const DeviceTensor *matrix)
@@ -45,12 +65,13 @@ static uint16_t *read_matrix(const DeviceTensor *matrix)
     return gpu_read(matrix->data, (size_t)device_tensor_stored(matrix) * sizeof(uint16_t));
 }
 
-/* Compares the sums with those of the gradient as it was rounded. */
+/* Compares the sums with those of the gradient as it was rounded, and checks that padding has none. */
 static void compare_sums(const Case *c, const DeviceTensor *sums, const uint16_t *dx, int pitch)
 {
+    const int channels = (int)sums->shape[0];
     const double epsilon = c->element == ELEMENT_BF16 ? ldexp(1, -8) : ldexp(1, -11);
     float *found = gpu_read(sums->data, (size_t)sums->pitch * sizeof *found);
-    for (int channel = 0; channel < c->channels; channel++) {
+    for (int channel = 0; channel < channels; channel++) {
         double sum = 0, sizes = 0;
         for (int row = 0; row < c->rows; row++) {
             const double value =
@@ -65,51 +86,90 @@ static void compare_sums(const Case *c, const DeviceTensor *sums, const uint16_t
     free(found);
 }
 
-/* Tries a result of its own, and one in the place of either operand. */
+/* Operands of one gradient, and where it goes. */
+typedef struct Operands {
+    DeviceTensor dy, x, dx, factors, sums;
+    void *scratch;
+} Operands;
+
+/* Computes the gradient in dx; with the sums if they are wanted. */
+static void compute(const Case *c, const Operands *o, const DeviceTensor *dx, const DeviceTensor *sums)
+{
+    if (c->op == OP_GATE_BACKWARD)
+        gpu_check(kernel_gate_backward(&(GateGradient){.dy = &o->dy, .x = &o->x, .dx = dx, .sums = sums},
+                                       o->scratch, NULL));
+    else if (c->op == OP_CHANNEL_SCALE_BACKWARD)
+        gpu_check(
+            kernel_channel_scale_backward(&o->dy, &o->x, &o->factors, dx, NULL, sums, o->scratch, NULL));
+    else if (sums)
+        gpu_check(kernel_pointwise_backward_sums(c->op, &o->dy, &o->x, dx, sums, o->scratch, NULL));
+    else
+        gpu_check(kernel_pointwise_backward(c->op, &o->dy, &o->x, dx, NULL));
+}
+
+static uint64_t scratch_bytes(const Case *c, const Operands *o)
+{
+    switch (c->op) {
+    case OP_GATE_BACKWARD:
+        return kernel_gate_backward_scratch_bytes(
+            &(GateGradient){.dy = &o->dy, .x = &o->x, .dx = &o->dx, .sums = &o->sums});
+    case OP_CHANNEL_SCALE_BACKWARD:
+        return kernel_channel_scale_scratch_bytes(&o->x, &o->factors, true);
+    default:
+        return kernel_column_scratch_bytes(&o->dx);
+    }
+}
+
+/* Tries a result of its own, and one in the place of x, and of dy where that has as many channels. */
 static void try(const Case *c)
 {
+    const int of_x = c->op == OP_GATE_BACKWARD ? 2 * c->channels : c->channels;
     Random random;
     random_start(&random, (uint64_t)c->rows, (uint64_t)c->channels);
-    DeviceTensor dy = make_matrix(c, &random), x = make_matrix(c, &random), dx = make_matrix(c, NULL);
-    const DeviceTensor sums = {.data = gpu_copy_of(NULL, (size_t)dx.pitch * sizeof(float)),
-                               .element = ELEMENT_F32,
-                               .rank = 1,
-                               .shape = {c->channels},
-                               .pitch = dx.pitch,
-                               .rows = 1};
-    void *scratch = gpu_copy_of(NULL, kernel_column_scratch_bytes(&dx));
-    gpu_check(kernel_pointwise_backward(c->op, &dy, &x, &dx, NULL));
-    uint16_t *const wanted = read_matrix(&dx), *const of_dy = read_matrix(&dy), *const of_x = read_matrix(&x);
-    const size_t bytes = (size_t)device_tensor_stored(&dx) * sizeof *wanted;
-    DeviceTensor *const places[] = {&dx, &dy, &x};
-    for (int i = 0; i < 3; i++) {
-        gpu_check(cudaMemcpy(dy.data, of_dy, bytes, cudaMemcpyHostToDevice));
-        gpu_check(cudaMemset(dx.data, 0xFF, bytes));
-        gpu_check(kernel_pointwise_backward_sums(c->op, &dy, &x, places[i], &sums, scratch, NULL));
+    Operands o = {.dy = make_matrix(c, c->channels, &random),
+                  .x = make_matrix(c, of_x, &random),
+                  .dx = make_matrix(c, of_x, NULL),
+                  .factors = make_vector(c->channels, &random),
+                  .sums = make_vector(of_x, NULL)};
+    o.scratch = gpu_copy_of(NULL, scratch_bytes(c, &o));
+    compute(c, &o, &o.dx, NULL);
+    uint16_t *const wanted = read_matrix(&o.dx), *const dy = read_matrix(&o.dy), *const x = read_matrix(&o.x);
+    const size_t bytes = (size_t)device_tensor_stored(&o.dx) * sizeof *wanted,
+                 bytes_of_dy = (size_t)device_tensor_stored(&o.dy) * sizeof *wanted;
+    const DeviceTensor *const places[] = {&o.dx, &o.x, &o.dy};
+    for (int i = 0; i < (of_x == c->channels ? 3 : 2); i++) {
+        gpu_check(cudaMemcpy(o.dy.data, dy, bytes_of_dy, cudaMemcpyHostToDevice));
+        gpu_check(cudaMemcpy(o.x.data, x, bytes, cudaMemcpyHostToDevice));
+        gpu_check(cudaMemset(o.dx.data, 0xFF, bytes));
+        gpu_check(cudaMemset(o.sums.data, 0xFF, (size_t)o.sums.pitch * sizeof(float)));
+        compute(c, &o, places[i], &o.sums);
         uint16_t *found = read_matrix(places[i]);
         assert_memory_equal(found, wanted, bytes);
-        compare_sums(c, &sums, found, (int)dx.pitch);
+        compare_sums(c, &o.sums, found, (int)o.dx.pitch);
         free(found);
     }
     free(wanted);
-    free(of_dy);
-    free(of_x);
-    gpu_check(cudaFree(dy.data));
-    gpu_check(cudaFree(x.data));
-    gpu_check(cudaFree(dx.data));
-    gpu_check(cudaFree(sums.data));
-    gpu_check(cudaFree(scratch));
+    free(dy);
+    free(x);
+    gpu_check(cudaFree(o.dy.data));
+    gpu_check(cudaFree(o.x.data));
+    gpu_check(cudaFree(o.dx.data));
+    gpu_check(cudaFree(o.factors.data));
+    gpu_check(cudaFree(o.sums.data));
+    gpu_check(cudaFree(o.scratch));
 }
 
 TEST(test_gradients_are_the_same_and_their_sums_right)
 {
-    static const int shapes[][2] = {{1, 8}, {7, 12}, {333, 384}, {5001, 1536}, {20000, 96}};
-    static const OpKind ops[] = {OP_GELU_BACKWARD, OP_SILU_BACKWARD, OP_MISH_BACKWARD};
+    static const int shapes[][2] = {{1, 8}, {7, 12}, {333, 384}, {5001, 1536}, {20000, 96}, {70000, 16}};
+    static const OpKind ops[] = {OP_GELU_BACKWARD, OP_SILU_BACKWARD, OP_MISH_BACKWARD, OP_GATE_BACKWARD,
+                                 OP_CHANNEL_SCALE_BACKWARD};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
             for (int bf16 = 0; bf16 < 2; bf16++)
-                try(&(Case){.rows = shapes[s][0],
-                            .channels = shapes[s][1],
-                            .op = ops[o],
-                            .element = bf16 ? ELEMENT_BF16 : ELEMENT_F16});
+                if (ops[o] != OP_GATE_BACKWARD || shapes[s][1] % 8 == 0)
+                    try(&(Case){.rows = shapes[s][0],
+                                .channels = shapes[s][1],
+                                .op = ops[o],
+                                .element = bf16 ? ELEMENT_BF16 : ELEMENT_F16});
 }

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add",      "bias-norm",
-                                    "conv-statistics", "gradient-add",  "pad-add",       "conv-bias-relu",
-                                    "images-again",    "linear-add",    "norm-function", "norm-gate",
-                                    "gradient-conv",   "norm-signs",    "function-bias", "normalize-conv",
-                                    "gradient-stride", "norm-pool",     "stem-gradient", NULL};
+const char *const fusion_names[] = {"norm-relu",      "norm-add-relu",   "norm-add",
+                                    "bias-norm",      "conv-statistics", "gradient-add",
+                                    "pad-add",        "conv-bias-relu",  "images-again",
+                                    "linear-add",     "norm-function",   "norm-gate",
+                                    "gradient-conv",  "norm-signs",      "function-bias",
+                                    "normalize-conv", "gradient-stride", "norm-pool",
+                                    "stem-gradient",  "gate-mean",       NULL};
 
 /* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
@@ -385,6 +387,29 @@ static void fuse_gates(Graph *graph, const GraphUses *uses)
     }
 }
 
+/* ---- gates and the means of their results ---- */
+
+/* Makes gates whose results are multiplied by factors computed from their means write those means. */
+static void fuse_means(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        const Node *multiply = &graph->nodes[i];
+        if (multiply->op != OP_CHANNEL_MULTIPLY)
+            continue;
+        const TensorId y = multiply->inputs[CHANNEL_X];
+        const NodeId at = graph->tensors[y].tensor.producer;
+        Node *pool = squeeze_of(graph, multiply->inputs[CHANNEL_FACTORS], y);
+        if (!pool || at == NODE_NONE || graph->nodes[at].op != OP_GATE || uses->counts[y] != 2 ||
+            graph->tensors[y].tensor.shape[3] % STATISTICS_MULTIPLE)
+            continue;
+        Node *gate = &graph->nodes[at];
+        gate->outputs[GATE_MEANS] = pool->outputs[0];
+        gate->output_count = GATE_MEANS + 1;
+        graph->tensors[pool->outputs[0]].tensor.producer = at;
+        graph_empty_node(pool);
+    }
+}
+
 bool graph_pads_channels(const Graph *graph, const Node *box)
 {
     const bool pads = box->op == OP_ZERO_PAD;
@@ -476,6 +501,8 @@ void graph_fuse(Graph *graph, unsigned fusions)
         goto done;
     if (fusions & FUSE_NORM_GATE)
         fuse_gates(graph, &uses);
+    if (fusions & FUSE_GATE_MEAN)
+        fuse_means(graph, &uses);
     fuse_norms(graph, &uses, fusions);
     if (fusions & FUSE_PAD_ADD)
         add_without_padding(graph, &uses);

@@ -257,15 +257,36 @@ static void read_signs_in_norms(Graph *graph)
     }
 }
 
-/* Returns the node that makes the gradient of a GELU, SiLU or Mish in 16 bits, and no sums of it yet; NULL:
- * another one makes this tensor, or none. */
+/* Returns the place of the sums of its first result among the outputs of a node that can make them; 0: it
+ * cannot. */
+static int place_of_sums(OpKind op)
+{
+    switch (op) {
+    case OP_GELU_BACKWARD:
+    case OP_SILU_BACKWARD:
+    case OP_MISH_BACKWARD:
+        return POINTWISE_BACK_DBIAS;
+    case OP_GATE_BACKWARD:
+        return GATE_BACK_DBIAS;
+    case OP_CHANNEL_SCALE_BACKWARD:
+        return CHANNEL_BACK_DBIAS;
+    default:
+        return 0;
+    }
+}
+
+/* Returns the node that makes this gradient in 16 bits, and can make its sums, but does not yet; else
+ * NULL. */
 static Node *function_gradient(Graph *graph, TensorId gradient)
 {
     const Tensor *tensor = &graph->tensors[gradient].tensor;
     Node *node = tensor->producer != NODE_NONE ? &graph->nodes[tensor->producer] : NULL;
-    const bool is_one = node && (node->op == OP_GELU_BACKWARD || node->op == OP_SILU_BACKWARD ||
-                                 node->op == OP_MISH_BACKWARD);
-    return is_one && data_type_is_narrow(tensor->type) && node->output_count == 1 ? node : NULL;
+    const int place = node ? place_of_sums(node->op) : 0;
+    return place && data_type_is_narrow(tensor->type) && node->outputs[0] == gradient &&
+                   node->output_count == place &&
+                   (node->op != OP_GATE_BACKWARD || tensor->shape[3] % (2 * STATISTICS_MULTIPLE) == 0)
+               ? node
+               : NULL;
 }
 
 /* Lets the gradients of functions make those of the biases before them, which the weight gradients made. */
@@ -273,17 +294,45 @@ static void sum_in_function_gradients(Graph *graph)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *weight = &graph->nodes[i];
-        if ((weight->op != OP_CONV2D_BACKWARD_WEIGHT && weight->op != OP_LINEAR_BACKWARD_WEIGHT) ||
+        const bool convolves = weight->op == OP_CONV2D_BACKWARD_WEIGHT;
+        /* Groups are summed where their weight's gradient is. */
+        if ((!convolves && weight->op != OP_LINEAR_BACKWARD_WEIGHT) ||
+            (convolves && weight->as.conv.options.groups > 1) ||
             weight->outputs[CONV_WEIGHT_DBIAS] == TENSOR_NONE)
             continue;
         Node *function = function_gradient(graph, weight->inputs[CONV_WEIGHT_DY]);
         const TensorId sums = weight->outputs[CONV_WEIGHT_DBIAS];
         if (!function)
             continue;
-        function->outputs[POINTWISE_BACK_DBIAS] = sums;
-        function->output_count = POINTWISE_BACK_DBIAS + 1;
+        const int place = place_of_sums(function->op);
+        function->outputs[place] = sums;
+        function->output_count = place + 1;
         weight->outputs[CONV_WEIGHT_DBIAS] = TENSOR_NONE;
         graph->tensors[sums].tensor.producer = (NodeId)(function - graph->nodes);
+    }
+}
+
+/* Makes gradients of gates multiply by the factors that the gates' results were multiplied by. */
+static void multiply_in_gates(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *gate = &graph->nodes[i];
+        if (gate->op != OP_GATE_BACKWARD || gate->inputs[GATE_BACK_FACTORS] != TENSOR_NONE)
+            continue;
+        const TensorId dy = gate->inputs[GATE_BACK_DY];
+        Tensor *tensor = &graph->tensors[dy].tensor;
+        Node *multiply = tensor->producer != NODE_NONE ? &graph->nodes[tensor->producer] : NULL;
+        if (!multiply || multiply->op != OP_CHANNEL_MULTIPLY_BACKWARD || uses->counts[dy] != 1 ||
+            tensor->keep || tensor->shape[3] % STATISTICS_MULTIPLE)
+            continue;
+        gate->inputs[GATE_BACK_DY] = multiply->inputs[CHANNEL_BACK_DY];
+        gate->inputs[GATE_BACK_FACTORS] = multiply->inputs[CHANNEL_BACK_FACTORS];
+        multiply->outputs[CHANNEL_BACK_DX] = TENSOR_NONE;
+        if (multiply->outputs[CHANNEL_BACK_DFACTORS] == TENSOR_NONE)
+            graph_empty_node(multiply);
+        if (tensor->of != TENSOR_NONE && graph->tensors[tensor->of].gradient == dy)
+            graph->tensors[tensor->of].gradient = TENSOR_NONE;
+        tensor->producer = NODE_NONE;
     }
 }
 
@@ -368,6 +417,11 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
     graph_uses_free(&uses);
     if ((fusions & FUSE_STEM_GRADIENT) && !graph->failure.status && graph_find_uses(graph, &uses)) {
         join_stem_gradients(graph, &uses);
+        graph_remove_empty_nodes(graph);
+    }
+    graph_uses_free(&uses);
+    if ((fusions & FUSE_GATE_MEAN) && !graph->failure.status && graph_find_uses(graph, &uses)) {
+        multiply_in_gates(graph, &uses);
         graph_remove_empty_nodes(graph);
     }
     graph_uses_free(&uses);

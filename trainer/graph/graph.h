@@ -122,7 +122,8 @@ typedef enum GraphFusion {
     /* Backward, in 16 bits: a batch norm with an addend and a ReLU leaves a bit for each value, which its
      * gradient reads in place of the value. For channels in multiples of 8. */
     FUSE_NORM_SIGNS = 8192,
-    /* Backward, in 16 bits: the gradient of a GELU, SiLU or Mish makes the gradient of the bias before it. */
+    /* Backward, in 16 bits: the gradient of a GELU, SiLU, Mish, gate or channel scale makes the gradient of
+     * the bias before it. */
     FUSE_FUNCTION_BIAS = 16384,
     /* Normalised images that nothing but stems reads, in 16 bits: they read the bytes, in both directions. */
     FUSE_NORMALIZE_CONV = 32768,
@@ -136,11 +137,16 @@ typedef enum GraphFusion {
      * -> weight gradient of a convolution of 7 x 7, stride 2 and padding 3 to 64 channels, as resnet's: the
      * gradient of its result is not written. */
     FUSE_STEM_GRADIENT = 262144,
+    /* Gate -> mean over pixels -> factors for the gate's result, as in NAFNet. Backward: the gradients that
+     * come through the factors and through the means are added up in the gate's. Channels in multiples of
+     * 8. */
+    FUSE_GATE_MEAN = 524288,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
      * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS, FUSE_NORMALIZE_CONV,
      * FUSE_GRADIENT_STRIDE, FUSE_STEM_GRADIENT. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
-               FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE | FUSE_NORM_POOL,
+               FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE | FUSE_NORM_POOL |
+               FUSE_GATE_MEAN,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* The name of each bit 1 << i: "norm-relu", …; ends with NULL. */

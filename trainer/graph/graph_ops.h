@@ -106,11 +106,15 @@ typedef enum OpKind {
     OP_SCALE,    /* (x) -> y = factor * x */
     /* (x, weight [1, C, 1, 1], addend?) -> y = x * weight[c] + addend */
     OP_CHANNEL_SCALE,
-    OP_CHANNEL_SCALE_BACKWARD,    /* (dy, x, weight) -> dx, dweight */
+    OP_CHANNEL_SCALE_BACKWARD,    /* (dy, x, weight) -> dx, dweight, dbias? */
     OP_CHANNEL_MULTIPLY,          /* (x [N, H, W, C], s f32 [N, C]) -> y = x * s */
-    OP_CHANNEL_MULTIPLY_BACKWARD, /* (dy, x, s) -> dx, ds */
-    OP_GATE,                      /* (x [.., 2 C]) -> y [.., C]: first half of the channels * second half */
-    OP_GATE_BACKWARD,             /* (dy, x) -> dx */
+    OP_CHANNEL_MULTIPLY_BACKWARD, /* (dy, x, s) -> dx?, ds? */
+    /* (x [.., 2 C]) -> y [.., C], means? [N, C]: first half of the channels * second half, and with
+     * FUSE_GATE_MEAN its means over the pixels of each image */
+    OP_GATE,
+    /* (dy, x, s f32 [N, C]?, dmeans [N, C]?) -> dx, dbias?: with FUSE_GATE_MEAN of dy * s + dmeans / pixels
+     * in the place of dy */
+    OP_GATE_BACKWARD,
     /* (x, weight, bias) -> y, mean, inverse_deviation [N, H, W, 1]: over the channels of each pixel */
     OP_LAYER_NORM,
     /* (dy, x, weight, mean, inverse_deviation, addend?) -> dx, dweight, dbias. addend, the gradient that x
@@ -249,16 +253,19 @@ enum {
 /* of OP_NORM_GATE_BACKWARD, whose inputs are NORM_BACK_DY to NORM_BACK_DY2 */
 enum { NORM_GATE_BACK_G, NORM_GATE_BACK_DFACTORS, NORM_GATE_BACK_SUMS };
 enum { RELU_BACK_DY, RELU_BACK_Y };
-enum { POINTWISE_BACK_DY, POINTWISE_BACK_X };     /* OP_GELU_BACKWARD, OP_SILU_BACKWARD, … */
-enum { POINTWISE_BACK_DX, POINTWISE_BACK_DBIAS }; /* the second with FUSE_FUNCTION_BIAS: the sums of dx */
+enum { POINTWISE_BACK_DY, POINTWISE_BACK_X }; /* OP_GELU_BACKWARD, OP_SILU_BACKWARD, … */
+/* _DBIAS, here and below: with FUSE_FUNCTION_BIAS, the sums of dx. */
+enum { POINTWISE_BACK_DX, POINTWISE_BACK_DBIAS };
 enum { ADD_A, ADD_B };
 enum { MAX_POOL_Y, MAX_POOL_INDEX };
 enum { MAX_POOL_BACK_DY, MAX_POOL_BACK_INDEX };
 enum { CONCAT_A, CONCAT_B };
 enum { CHANNEL_X, CHANNEL_FACTORS, CHANNEL_ADDEND }; /* OP_CHANNEL_SCALE (weight), OP_CHANNEL_MULTIPLY (s) */
 enum { CHANNEL_BACK_DY, CHANNEL_BACK_X, CHANNEL_BACK_FACTORS };
-enum { CHANNEL_BACK_DX, CHANNEL_BACK_DFACTORS };
-enum { GATE_BACK_DY, GATE_BACK_X };
+enum { CHANNEL_BACK_DX, CHANNEL_BACK_DFACTORS, CHANNEL_BACK_DBIAS };
+enum { GATE_PRODUCTS, GATE_MEANS };
+enum { GATE_BACK_DY, GATE_BACK_X, GATE_BACK_FACTORS, GATE_BACK_DMEANS, GATE_BACK_INPUTS };
+enum { GATE_BACK_DX, GATE_BACK_DBIAS };
 enum { LAYER_NORM_X, LAYER_NORM_WEIGHT, LAYER_NORM_BIAS };
 enum { LAYER_NORM_Y, LAYER_NORM_MEAN, LAYER_NORM_INVERSE_DEVIATION };
 enum {

@@ -135,7 +135,15 @@ static void gate_infer(Graph *graph, Node *node)
 
 static void gate_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
-    Node backward = {.op = OP_GATE_BACKWARD, .inputs = {output_gradient, node->inputs[0]}, .input_count = 2};
+    const bool has_means = node->output_count > GATE_MEANS;
+    Node backward = {.op = OP_GATE_BACKWARD,
+                     .inputs = {[GATE_BACK_DY] = output_gradient,
+                                [GATE_BACK_X] = node->inputs[0],
+                                [GATE_BACK_FACTORS] = TENSOR_NONE,
+                                [GATE_BACK_DMEANS] = has_means
+                                                         ? graph_gradient(graph, node->outputs[GATE_MEANS])
+                                                         : TENSOR_NONE},
+                     .input_count = GATE_BACK_INPUTS};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 

@@ -57,7 +57,7 @@ size_t compute_options_rows(ComputeOptions *o, Option *rows)
                  "norm-add, bias-norm, conv-statistics, gradient-add, pad-add, conv-bias-relu, "
                  "images-again, linear-add, norm-function, norm-gate, gradient-conv, "
                  "norm-signs, function-bias, normalize-conv, gradient-stride, norm-pool, "
-                 "stem-gradient"},
+                 "stem-gradient, gate-mean"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

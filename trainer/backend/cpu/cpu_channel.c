@@ -146,6 +146,7 @@ enum { PIECES = 8 };
 /* Some pixels of one image of input 0. */
 typedef struct Piece {
     int64_t index, sample;   /* index: over all images */
+    int part;                /* of cpu_parallel: pieces of one run after each other */
     int64_t first;           /* value in the input */
     int64_t count, channels; /* pixels, and values of each */
 } Piece;
@@ -160,11 +161,11 @@ static void pieces_part(void *context, int part, int64_t begin, int64_t end)
     const PieceWork *work = context;
     const Tensor *image = cpu_input(work->step, 0);
     const int64_t pixels = image->shape[1] * image->shape[2], channels = channels_of(image);
-    (void)part;
     for (int64_t i = begin; i < end; i++) {
         const int64_t sample = i / PIECES, k = i % PIECES, first = pixels * k / PIECES;
         work->run(work->step, &(Piece){.index = i,
                                        .sample = sample,
+                                       .part = part,
                                        .first = (sample * pixels + first) * channels,
                                        .count = pixels * (k + 1) / PIECES - first,
                                        .channels = channels});
@@ -220,21 +221,84 @@ static FshStatus channel_multiply_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
+/* ---- sums of pieces, and rows of floats ---- */
+
+/* Plans `sums` sums of each channel of a piece and, behind them, `rows` floats for each channel of each
+ * sample and one row of zeros. */
+static FshStatus plan_sums_and_rows(CpuStep *step, int64_t sums, int64_t rows, FshError *error)
+{
+    const Tensor *image = cpu_input(step, 0);
+    const int64_t channels = channels_of(image);
+    FshStatus status = plan_sums(step, sums * channels, image->shape[0] * PIECES, error);
+    step->scratch_bytes += (uint64_t)((rows * image->shape[0] + 1) * channels) * sizeof(float);
+    return status;
+}
+
+/* Returns row i of the floats behind the sums, of all samples each. */
+static float *row_of_samples(const CpuStep *step, int64_t i)
+{
+    const SumPlan *plan = step->plan;
+    const Tensor *image = cpu_input(step, 0);
+    return (float *)step->program->scratch + plan->parts * part_floats(plan) +
+           i * image->shape[0] * channels_of(image);
+}
+
 /* ---- gate ---- */
 
 static void gate_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;
-    const int64_t channels = channels_of(cpu_output(step, 0));
+    const int64_t channels = channels_of(cpu_output(step, GATE_PRODUCTS));
     (void)part;
-    kernels_of(step)->gate(cpu_read(step, 0, 2 * begin * channels), cpu_write(step, 0, begin * channels),
-                           end - begin, channels);
+    kernels_of(step)->gate(cpu_read(step, 0, 2 * begin * channels),
+                           cpu_write(step, GATE_PRODUCTS, begin * channels), end - begin, channels);
+}
+
+static bool has_means(const CpuStep *step)
+{
+    return step->node->output_count > GATE_MEANS;
+}
+
+/* Plans the sums of y and of its squares, which norm_sums makes beside them. */
+static FshStatus gate_prepare(CpuStep *step, FshError *error)
+{
+    return has_means(step) ? plan_sums_and_rows(step, 1, 0, error) : FSH_OK;
+}
+
+enum { GATE_ROWS = 32 }; /* pixels that stay in the cache between two loops */
+
+static void gate_piece(const CpuStep *step, const Piece *piece)
+{
+    const int64_t channels = piece->channels / 2;
+    for (int64_t i = 0; i < piece->count; i += GATE_ROWS) {
+        const int64_t rows = piece->count - i < GATE_ROWS ? piece->count - i : GATE_ROWS;
+        const int64_t first = piece->first + i * piece->channels;
+        void *y = cpu_write(step, GATE_PRODUCTS, first / 2);
+        kernels_of(step)->gate(cpu_read(step, 0, first), y, rows, channels);
+        step->kernels->norm_sums(y, row_of_samples(step, 0), rows, channels, part_block(step, piece->index),
+                                 part_sums(step, piece->index));
+    }
 }
 
 static FshStatus gate_run(CpuStep *step, FshError *error)
 {
+    const Tensor *y = cpu_output(step, GATE_PRODUCTS);
+    const int64_t channels = channels_of(y);
     (void)error;
-    cpu_parallel(step->program->backend, pixels_of(cpu_output(step, 0)), gate_part, step);
+    if (!has_means(step)) {
+        cpu_parallel(step->program->backend, pixels_of(y), gate_part, step);
+        return FSH_OK;
+    }
+    float *sums = part_block(step, 0), factor = 1 / (float)(y->shape[1] * y->shape[2]);
+    clear_sums(step);
+    memset(row_of_samples(step, 0), 0, (size_t)channels * sizeof(float));
+    run_pieces(step, gate_piece);
+    for (int64_t n = 0; n < y->shape[0]; n++) {
+        gather_sums(step, n * PIECES, PIECES, 0, channels, sums);
+        for (int64_t c = 0; c < channels; c++)
+            sums[c] *= factor;
+        step->kernels->from_f32(sums, cpu_write(step, GATE_MEANS, n * channels), channels);
+    }
     return FSH_OK;
 }
 
@@ -248,10 +312,55 @@ static void gate_backward_part(void *context, int part, int64_t begin, int64_t e
                                     cpu_write(step, 0, 2 * begin * channels), end - begin, channels);
 }
 
+static bool has_factors(const CpuStep *step)
+{
+    return step->node->inputs[GATE_BACK_FACTORS] != TENSOR_NONE ||
+           step->node->inputs[GATE_BACK_DMEANS] != TENSOR_NONE;
+}
+
+/* Plans, for each part, rows of factors and of what is added, and the gradients of some pixels. */
+static FshStatus gate_backward_prepare(CpuStep *step, FshError *error)
+{
+    (void)error;
+    if (has_factors(step))
+        step->scratch_bytes =
+            (uint64_t)(step->program->backend->threads * (GATE_ROWS + 2) * channels_of(cpu_input(step, 0))) *
+            sizeof(float);
+    return FSH_OK;
+}
+
+static void gate_backward_piece(const CpuStep *step, const Piece *piece)
+{
+    const int64_t channels = piece->channels, of_sample = piece->sample * channels;
+    const Tensor *dy = cpu_input(step, GATE_BACK_DY);
+    const float *given = step->inputs[GATE_BACK_FACTORS], pixels = (float)(dy->shape[1] * dy->shape[2]);
+    float *factors = (float *)step->program->scratch + piece->part * (GATE_ROWS + 2) * channels,
+          *shift = factors + channels, *gradients = shift + channels;
+    for (int64_t c = 0; c < channels; c++) {
+        factors[c] = given ? given[of_sample + c] : 1;
+        shift[c] = 0;
+    }
+    if (step->inputs[GATE_BACK_DMEANS])
+        step->kernels->to_f32(cpu_read(step, GATE_BACK_DMEANS, of_sample), shift, channels);
+    for (int64_t c = 0; c < channels; c++)
+        shift[c] /= pixels;
+    for (int64_t i = 0; i < piece->count; i += GATE_ROWS) {
+        const int64_t rows = piece->count - i < GATE_ROWS ? piece->count - i : GATE_ROWS;
+        const int64_t first = piece->first + i * channels;
+        kernels_of(step)->scale_shift(cpu_read(step, GATE_BACK_DY, first), factors, shift, gradients, rows,
+                                      channels);
+        kernels_of(step)->gate_backward(gradients, cpu_read(step, GATE_BACK_X, 2 * first),
+                                        cpu_write(step, GATE_BACK_DX, 2 * first), rows, channels);
+    }
+}
+
 static FshStatus gate_backward_run(CpuStep *step, FshError *error)
 {
     (void)error;
-    cpu_parallel(step->program->backend, pixels_of(cpu_input(step, 0)), gate_backward_part, step);
+    if (has_factors(step))
+        run_pieces(step, gate_backward_piece);
+    else
+        cpu_parallel(step->program->backend, pixels_of(cpu_input(step, 0)), gate_backward_part, step);
     return FSH_OK;
 }
 
@@ -311,34 +420,14 @@ static FshStatus layer_norm_backward_run(CpuStep *step, FshError *error)
 
 /* ---- response norm: pieces as of channel multiply, then a pass with the factors that follow ---- */
 
-/* Plans `sums` sums of each channel of a piece and, behind them, `rows` floats for each channel of each
- * sample and one row of zeros. */
-static FshStatus plan_response_norm(CpuStep *step, int64_t sums, int64_t rows, FshError *error)
-{
-    const Tensor *image = cpu_input(step, 0);
-    const int64_t channels = channels_of(image);
-    FshStatus status = plan_sums(step, sums * channels, image->shape[0] * PIECES, error);
-    step->scratch_bytes += (uint64_t)((rows * image->shape[0] + 1) * channels) * sizeof(float);
-    return status;
-}
-
 static FshStatus response_norm_prepare(CpuStep *step, FshError *error)
 {
-    return plan_response_norm(step, 1, 1, error);
+    return plan_sums_and_rows(step, 1, 1, error);
 }
 
 static FshStatus response_norm_backward_prepare(CpuStep *step, FshError *error)
 {
-    return plan_response_norm(step, 3, 2, error);
-}
-
-/* Returns row i of the floats behind the sums, of all samples each. */
-static float *response_row(const CpuStep *step, int64_t i)
-{
-    const SumPlan *plan = step->plan;
-    const Tensor *image = cpu_input(step, 0);
-    return (float *)step->program->scratch + plan->parts * part_floats(plan) +
-           i * image->shape[0] * channels_of(image);
+    return plan_sums_and_rows(step, 3, 2, error);
 }
 
 /* Sets factors to 1 + weight * norms / mean of norms. Returns the mean, with epsilon. */
@@ -365,7 +454,7 @@ static void response_norm_piece(const CpuStep *step, const Piece *piece)
 {
     kernels_of(step)->scale_shift(
         cpu_read(step, RESPONSE_NORM_X, piece->first),
-        response_row(step, 0) + piece->sample * piece->channels, step->inputs[RESPONSE_NORM_BIAS],
+        row_of_samples(step, 0) + piece->sample * piece->channels, step->inputs[RESPONSE_NORM_BIAS],
         cpu_write(step, RESPONSE_NORM_Y, piece->first), piece->count, piece->channels);
 }
 
@@ -382,7 +471,7 @@ static FshStatus response_norm_run(CpuStep *step, FshError *error)
         for (int64_t c = 0; c < channels; c++)
             norms[c] = sqrtf(norms[c]);
         (void)response_factors(step, step->inputs[RESPONSE_NORM_WEIGHT], norms,
-                               response_row(step, 0) + n * channels);
+                               row_of_samples(step, 0) + n * channels);
     }
     run_pieces(step, response_norm_piece);
     return FSH_OK;
@@ -393,10 +482,10 @@ static void response_back_sums_piece(const CpuStep *step, const Piece *piece)
 {
     const void *dy = cpu_read(step, RESPONSE_NORM_BACK_DY, piece->first);
     double *sums = part_sums(step, piece->index);
-    step->kernels->norm_sums(dy, response_row(step, 2), piece->count, piece->channels,
+    step->kernels->norm_sums(dy, row_of_samples(step, 2), piece->count, piece->channels,
                              part_block(step, piece->index), sums + piece->channels);
     kernels_of(step)->scale_backward(dy, cpu_read(step, RESPONSE_NORM_BACK_X, piece->first),
-                                     response_row(step, 0) + piece->sample * piece->channels,
+                                     row_of_samples(step, 0) + piece->sample * piece->channels,
                                      cpu_write(step, RESPONSE_NORM_BACK_DX, piece->first), piece->count,
                                      piece->channels, part_block(step, piece->index), sums);
 }
@@ -406,7 +495,7 @@ static void response_back_piece(const CpuStep *step, const Piece *piece)
 {
     void *dx = cpu_write(step, RESPONSE_NORM_BACK_DX, piece->first);
     kernels_of(step)->scale(cpu_read(step, RESPONSE_NORM_BACK_X, piece->first),
-                            response_row(step, 1) + piece->sample * piece->channels, dx, dx, piece->count,
+                            row_of_samples(step, 1) + piece->sample * piece->channels, dx, dx, piece->count,
                             piece->channels);
 }
 
@@ -416,7 +505,7 @@ static void response_slopes(const CpuStep *step, int64_t n, double mean, float *
     const int64_t channels = channels_of(cpu_input(step, 0));
     const float *weight = step->inputs[RESPONSE_NORM_BACK_WEIGHT],
                 *norms = (const float *)step->inputs[RESPONSE_NORM_BACK_NORMS] + n * channels;
-    float *slopes = response_row(step, 1) + n * channels;
+    float *slopes = row_of_samples(step, 1) + n * channels;
     double of_mean = 0;
     gather_sums(step, n * PIECES, PIECES, 0, channels, slopes);
     for (int64_t c = 0; c < channels; c++) {
@@ -439,16 +528,16 @@ static FshStatus response_norm_backward_run(CpuStep *step, FshError *error)
     float *dweight = step->outputs[RESPONSE_NORM_BACK_DWEIGHT];
     (void)error;
     clear_sums(step);
-    memset(response_row(step, 2), 0, (size_t)channels * sizeof(float));
+    memset(row_of_samples(step, 2), 0, (size_t)channels * sizeof(float));
     for (int64_t n = 0; n < samples; n++)
         (void)response_factors(step, step->inputs[RESPONSE_NORM_BACK_WEIGHT], norms + n * channels,
-                               response_row(step, 0) + n * channels);
+                               row_of_samples(step, 0) + n * channels);
     run_pieces(step, response_back_sums_piece);
     if (dweight)
         memset(dweight, 0, (size_t)channels * sizeof *dweight);
     for (int64_t n = 0; n < samples; n++) {
         const double mean = response_factors(step, step->inputs[RESPONSE_NORM_BACK_WEIGHT],
-                                             norms + n * channels, response_row(step, 0) + n * channels);
+                                             norms + n * channels, row_of_samples(step, 0) + n * channels);
         response_slopes(step, n, mean, dweight);
     }
     gather_sums(step, 0, plan->parts, channels, channels, step->outputs[RESPONSE_NORM_BACK_DBIAS]);
@@ -464,8 +553,8 @@ const CpuOp cpu_ops_channel[] = {
     {OP_CHANNEL_MULTIPLY, .run = channel_multiply_run},
     {OP_CHANNEL_MULTIPLY_BACKWARD, .prepare = channel_multiply_backward_prepare,
      .run = channel_multiply_backward_run},
-    {OP_GATE, .run = gate_run},
-    {OP_GATE_BACKWARD, .run = gate_backward_run},
+    {OP_GATE, .prepare = gate_prepare, .run = gate_run},
+    {OP_GATE_BACKWARD, .prepare = gate_backward_prepare, .run = gate_backward_run},
     {OP_LAYER_NORM, .run = layer_norm_run},
     {OP_LAYER_NORM_BACKWARD, .prepare = layer_norm_backward_prepare, .run = layer_norm_backward_run},
     {OP_RESPONSE_NORM, .prepare = response_norm_prepare, .run = response_norm_run},

@@ -1,118 +1,23 @@
-/* channel.cu - gates, and images times one factor for each channel, forward and backward.
+/* channel.cu - images times one factor for each channel, forward and backward.
  *
- * Memory is the bound. A gate reads its input and writes its output once, and so does a channel scale, with
- * its addend. Backward reads dy and x once and writes dx once; the sums over pixels are taken in the same
- * pass (channel_tiles.cuh), and a second launch joins the partial sums, some hundred for each channel. */
+ * Memory is the bound. A channel scale reads its input and its addend and writes its output once. Backward
+ * reads dy and x once and writes dx once; the sums over pixels are taken in the same pass
+ * (channel_tiles.cuh), and a second launch joins the partial sums, some hundred for each channel. */
 #include "trainer/backend/cuda/kernels/channel_tiles.cuh"
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
+#include "trainer/backend/cuda/kernels/rows.cuh"
 
 using namespace fshard;
 
 namespace
 {
 
-/* ---- gate ---- */
-
-/* Rows of 2 C and of C channels, and the distance between rows of each. */
-struct GateShape {
-    int64_t rows;
-    unsigned channels, x_pitch, y_pitch;
-};
-
-/* Computes a vector of y in each thread. Halves: C is whole vectors, so both halves of x can be read as
- * vectors. */
-template <int Width, bool Halves, typename T>
-__global__ void __launch_bounds__(block_threads)
-    gate_kernel(const T *x, T *y, const __grid_constant__ GateShape shape)
-{
-    unsigned columns = shape.y_pitch / Width;
-    int64_t vectors = shape.rows * columns, threads = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += threads) {
-        int64_t row = i / columns;
-        unsigned c = (unsigned)(i - row * columns) * Width;
-        const T *pixel = x + row * shape.x_pitch;
-        float left[Width], right[Width];
-        if constexpr (Halves) {
-            load(pixel + c, left);
-            load(pixel + shape.channels + c, right);
-        } else {
-#pragma unroll
-            for (unsigned k = 0; k < Width; k++) {
-                bool inside = c + k < shape.channels;
-                left[k] = inside ? (float)pixel[c + k] : 0;
-                right[k] = inside ? (float)pixel[shape.channels + c + k] : 0;
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < Width; k++)
-            left[k] *= right[k];
-        store(y + row * shape.y_pitch + c, left);
-    }
-}
-
-/* Computes the two vectors of dx for a vector of dy in each thread. Each element of x is read by the thread
- * that writes there. */
-template <int Width, bool Halves, typename T>
-__global__ void __launch_bounds__(block_threads)
-    gate_backward_kernel(const T *dy, const T *x, T *dx, const __grid_constant__ GateShape shape)
-{
-    unsigned columns = shape.y_pitch / Width;
-    int64_t vectors = shape.rows * columns, threads = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += threads) {
-        int64_t row = i / columns;
-        unsigned c = (unsigned)(i - row * columns) * Width;
-        int64_t left_at = row * shape.x_pitch + c, right_at = left_at + shape.channels;
-        float gradients[Width];
-        load(dy + row * shape.y_pitch + c, gradients);
-        if constexpr (Halves) {
-            float left[Width], right[Width];
-            load(x + left_at, left);
-            load(x + right_at, right);
-#pragma unroll
-            for (int k = 0; k < Width; k++) {
-                left[k] *= gradients[k];
-                right[k] *= gradients[k];
-            }
-            store(dx + left_at, right);
-            store(dx + right_at, left);
-        } else {
-#pragma unroll
-            for (unsigned k = 0; k < Width; k++) {
-                if (c + k < shape.channels) {
-                    float left = (float)x[left_at + k], right = (float)x[right_at + k];
-                    dx[left_at + k] = (T)(gradients[k] * right);
-                    dx[right_at + k] = (T)(gradients[k] * left);
-                }
-                /* dy's row has at least as many elements as dx's row has padding */
-                unsigned pad = 2 * shape.channels + c + k;
-                if (pad < shape.x_pitch)
-                    dx[row * shape.x_pitch + pad] = (T)0.0F;
-            }
-        }
-    }
-}
-
-GateShape gate_shape(const DeviceTensor *x, const DeviceTensor *y)
-{
-    return {device_tensor_rows(y), (unsigned)device_tensor_channels(y), (unsigned)x->pitch,
-            (unsigned)y->pitch};
-}
-
-bool gate_fits(const DeviceTensor *x, const DeviceTensor *y)
-{
-    return x->element == y->element && device_tensor_channels(x) == 2 * device_tensor_channels(y);
-}
-
-/* Returns the number of blocks for a gate. It needs more threads than grid_blocks gives, since each has only
- * one access under way at a time. */
-unsigned gate_blocks(int64_t vectors)
-{
-    constexpr int64_t blocks_max = 1 << 24;
-    int64_t blocks = (vectors + block_threads - 1) / block_threads;
-    return (unsigned)(blocks < blocks_max ? (blocks > 0 ? blocks : 1) : blocks_max);
-}
-
 /* ---- channel scale ---- */
+
+/* Rows of a thread whose loads are under way at once. */
+constexpr int scaled_in_flight = 4;
+/* Blocks of a multiprocessor that keep sums: registers allow no more. */
+constexpr int summing_blocks = 3;
 
 /* factors: for all rows, or for each sample. */
 template <typename T> struct ChannelScale {
@@ -154,25 +59,28 @@ __global__ void __launch_bounds__(block_threads, 4)
     for (int k = 0; k < Width; k++)
         if (Shifts && column + k < scale.channels)
             shift[k] = scale.shift[column + k];
-    for (int64_t first = p.first; first < p.end; first += rows_in_flight * t.lanes) {
-        float values[rows_in_flight][Width], addends[rows_in_flight][Width] = {};
+    for (int64_t first = p.first; first < p.end; first += scaled_in_flight * t.lanes) {
+        Raw<T, Width> raw[scaled_in_flight], raw_addend[scaled_in_flight] = {};
 #pragma unroll
-        for (int u = 0; u < rows_in_flight; u++) {
+        for (int u = 0; u < scaled_in_flight; u++) {
             int64_t row = first + u * t.lanes;
             if (row < p.end) {
-                load(scale.x + row * scale.pitch + column, values[u]);
+                raw[u] = fetch<T, Width>(scale.x + row * scale.pitch + column);
                 if (!Shifts && scale.addend)
-                    load(scale.addend + row * scale.pitch + column, addends[u]);
+                    raw_addend[u] = fetch<T, Width>(scale.addend + row * scale.pitch + column);
             }
         }
 #pragma unroll
-        for (int u = 0; u < rows_in_flight; u++) {
+        for (int u = 0; u < scaled_in_flight; u++) {
             int64_t row = first + u * t.lanes;
             if (row < p.end) {
+                float values[Width], addends[Width];
+                unpack(raw[u], values);
+                unpack(raw_addend[u], addends);
 #pragma unroll
                 for (int k = 0; k < Width; k++)
-                    values[u][k] = fmaf(values[u][k], factors[k], Shifts ? shift[k] : addends[u][k]);
-                store(scale.y + row * scale.pitch + column, values[u]);
+                    values[k] = fmaf(values[k], factors[k], Shifts ? shift[k] : addends[k]);
+                put(scale.y + row * scale.pitch + column, values);
             }
         }
     }
@@ -182,42 +90,49 @@ template <typename T> struct ChannelScaleBackward {
     const T *dy, *x;
     const float *factors;
     T *dx;          /* may be NULL */
-    float *partial; /* [samples, channels, strips] */
+    float *partial; /* [samples, Sums, channels, strips] */
     int64_t pitch;
     int channels;
 };
 
-template <int Width, typename T>
-__global__ void __launch_bounds__(block_threads, 4)
+/* Sums: 1, of dy * x; 2, of dx, too. */
+template <int Width, int Sums, typename T>
+__global__ void __launch_bounds__(block_threads, summing_blocks)
     channel_scale_backward_kernel(const __grid_constant__ ChannelTiles t,
                                   const __grid_constant__ ChannelScaleBackward<T> scale)
 {
     ChannelPlace p = channel_place(t);
-    float factors[Width] = {}, sums[1][Width] = {};
+    float factors[Width] = {}, sums[Sums][Width] = {};
     if (p.first < p.end)
         load_factors(scale.factors, p, scale.channels, factors);
     int64_t column = (int64_t)p.column * Width;
-    for (int64_t first = p.first; first < p.end; first += rows_in_flight * t.lanes) {
-        float gradients[rows_in_flight][Width], values[rows_in_flight][Width];
+    constexpr int in_flight = Sums > 1 ? 3 : 4;
+    for (int64_t first = p.first; first < p.end; first += in_flight * t.lanes) {
+        Raw<T, Width> raw_dy[in_flight], raw_x[in_flight];
 #pragma unroll
-        for (int u = 0; u < rows_in_flight; u++) {
+        for (int u = 0; u < in_flight; u++) {
             int64_t row = first + u * t.lanes;
             if (row < p.end) {
-                load(scale.dy + row * scale.pitch + column, gradients[u]);
-                load(scale.x + row * scale.pitch + column, values[u]);
+                raw_dy[u] = fetch<T, Width>(scale.dy + row * scale.pitch + column);
+                raw_x[u] = fetch<T, Width>(scale.x + row * scale.pitch + column);
             }
         }
 #pragma unroll
-        for (int u = 0; u < rows_in_flight; u++) {
+        for (int u = 0; u < in_flight; u++) {
             int64_t row = first + u * t.lanes;
             if (row < p.end) {
+                float gradients[Width], values[Width];
+                unpack(raw_dy[u], gradients);
+                unpack(raw_x[u], values);
 #pragma unroll
                 for (int k = 0; k < Width; k++) {
-                    sums[0][k] = fmaf(gradients[u][k], values[u][k], sums[0][k]);
-                    gradients[u][k] *= factors[k];
+                    sums[0][k] = fmaf(gradients[k], values[k], sums[0][k]);
+                    gradients[k] *= factors[k];
+                    if constexpr (Sums > 1)
+                        sums[1][k] += gradients[k];
                 }
                 if (scale.dx)
-                    store(scale.dx + row * scale.pitch + column, gradients[u]);
+                    put(scale.dx + row * scale.pitch + column, gradients);
             }
         }
     }
@@ -235,10 +150,10 @@ bool f32_fits(const DeviceTensor *x)
     return device_tensor_channels(x) % 4 == 0;
 }
 
-ChannelTiles scale_tiles(const DeviceTensor *x, const DeviceTensor *factors, int width)
+ChannelTiles scale_tiles(const DeviceTensor *x, const DeviceTensor *factors, int width, int blocks)
 {
     int64_t samples = factor_samples(x, factors);
-    return channel_tiles(samples, device_tensor_rows(x) / samples, x->pitch / width);
+    return channel_tiles(samples, device_tensor_rows(x) / samples, x->pitch / width, blocks);
 }
 
 int width_of(const DeviceTensor *x)
@@ -247,37 +162,6 @@ int width_of(const DeviceTensor *x)
 }
 
 } // namespace
-
-extern "C" cudaError_t kernel_gate(const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream)
-{
-    if (!gate_fits(x, y))
-        return cudaErrorNotSupported;
-    return with_vectors(y, f32_fits(y), [&](auto zero, auto width) {
-        using T = decltype(zero);
-        constexpr int Width = decltype(width)::value;
-        GateShape shape = gate_shape(x, y);
-        auto kernel =
-            shape.channels % Width == 0 ? gate_kernel<Width, true, T> : gate_kernel<Width, false, T>;
-        kernel<<<gate_blocks(shape.rows * (shape.y_pitch / Width)), block_threads, 0, stream>>>(
-            data_of<T>(x), data_of<T>(y), shape);
-    });
-}
-
-extern "C" cudaError_t kernel_gate_backward(const DeviceTensor *dy, const DeviceTensor *x,
-                                            const DeviceTensor *dx, cudaStream_t stream)
-{
-    if (!gate_fits(x, dy) || dx->element != x->element)
-        return cudaErrorNotSupported;
-    return with_vectors(dy, f32_fits(dy), [&](auto zero, auto width) {
-        using T = decltype(zero);
-        constexpr int Width = decltype(width)::value;
-        GateShape shape = gate_shape(x, dy);
-        auto kernel = shape.channels % Width == 0 ? gate_backward_kernel<Width, true, T>
-                                                  : gate_backward_kernel<Width, false, T>;
-        kernel<<<gate_blocks(shape.rows * (shape.y_pitch / Width)), block_threads, 0, stream>>>(
-            data_of<T>(dy), data_of<T>(x), data_of<T>(dx), shape);
-    });
-}
 
 namespace
 {
@@ -290,7 +174,7 @@ cudaError_t scale_and_add(const DeviceTensor *x, const DeviceTensor *factors, co
     return with_vectors(x, f32_fits(x), [&](auto zero, auto width) {
         using T = decltype(zero);
         constexpr int Width = decltype(width)::value;
-        ChannelTiles tiles = scale_tiles(x, factors, Width);
+        ChannelTiles tiles = scale_tiles(x, factors, Width, 4);
         ChannelScale<T> scale = {};
         scale.x = data_of<T>(x);
         scale.addend = addend ? data_of<T>(addend) : nullptr;
@@ -320,25 +204,51 @@ extern "C" cudaError_t kernel_channel_scale_shift(const DeviceTensor *x, const D
     return scale_and_add(x, factors, nullptr, shift, y, stream);
 }
 
-extern "C" uint64_t kernel_channel_scale_scratch_bytes(const DeviceTensor *x, const DeviceTensor *factors)
+extern "C" uint64_t kernel_channel_scale_scratch_bytes(const DeviceTensor *x, const DeviceTensor *factors,
+                                                       bool bias)
 {
-    return (uint64_t)channel_partial_count(scale_tiles(x, factors, width_of(x)), 1,
+    return (uint64_t)channel_partial_count(scale_tiles(x, factors, width_of(x), summing_blocks), bias ? 2 : 1,
                                            device_tensor_channels(x)) *
            sizeof(float);
 }
 
+namespace
+{
+
+template <int Width, int Sums, typename T>
+void scale_backward(const ChannelTiles &tiles, const ChannelScaleBackward<T> &scale,
+                    const DeviceTensor *const (&results)[Sums], cudaStream_t stream)
+{
+    channel_scale_backward_kernel<Width, Sums>
+        <<<channel_tiles_grid(tiles), block_threads, 0, stream>>>(tiles, scale);
+    ChannelSums<Sums> sums = {};
+    bool wanted = false;
+    for (int s = 0; s < Sums; s++) {
+        sums.to[s] = results[s] ? data_of<float>(results[s]) : nullptr;
+        wanted |= results[s] != nullptr;
+    }
+    sums.samples = tiles.samples;
+    sums.channels = scale.channels;
+    sums.written = tiles.samples == 1 ? (int)scale.pitch : scale.channels;
+    sums.strips = (int)tiles.strips;
+    if (wanted)
+        channel_join(scale.partial, sums, stream);
+}
+
+} // namespace
+
 extern "C" cudaError_t kernel_channel_scale_backward(const DeviceTensor *dy, const DeviceTensor *x,
                                                      const DeviceTensor *factors, const DeviceTensor *dx,
-                                                     const DeviceTensor *dfactors, void *scratch,
-                                                     cudaStream_t stream)
+                                                     const DeviceTensor *dfactors, const DeviceTensor *dbias,
+                                                     void *scratch, cudaStream_t stream)
 {
-    if (factors->element != ELEMENT_F32 || (dfactors && dfactors->element != ELEMENT_F32) ||
-        dy->element != x->element)
+    if (!is_f32(factors) || !is_f32(dfactors) || !is_f32(dbias) || dy->element != x->element ||
+        (dbias && factor_samples(x, factors) != 1))
         return cudaErrorNotSupported;
     return with_vectors(x, f32_fits(x), [&](auto zero, auto width) {
         using T = decltype(zero);
         constexpr int Width = decltype(width)::value;
-        ChannelTiles tiles = scale_tiles(x, factors, Width);
+        ChannelTiles tiles = scale_tiles(x, factors, Width, summing_blocks);
         ChannelScaleBackward<T> scale = {};
         scale.dy = data_of<T>(dy);
         scale.x = data_of<T>(x);
@@ -347,16 +257,9 @@ extern "C" cudaError_t kernel_channel_scale_backward(const DeviceTensor *dy, con
         scale.partial = static_cast<float *>(scratch);
         scale.pitch = x->pitch;
         scale.channels = (int)device_tensor_channels(x);
-        channel_scale_backward_kernel<Width>
-            <<<channel_tiles_grid(tiles), block_threads, 0, stream>>>(tiles, scale);
-        if (!dfactors)
-            return;
-        ChannelSums<1> sums = {};
-        sums.to[0] = data_of<float>(dfactors);
-        sums.samples = tiles.samples;
-        sums.channels = scale.channels;
-        sums.written = tiles.samples == 1 ? (int)x->pitch : scale.channels;
-        sums.strips = (int)tiles.strips;
-        channel_join(scale.partial, sums, stream);
+        if (dbias)
+            scale_backward<Width, 2, T>(tiles, scale, {dfactors, dbias}, stream);
+        else
+            scale_backward<Width, 1, T>(tiles, scale, {dfactors}, stream);
     });
 }

@@ -46,9 +46,10 @@ struct ChannelTiles {
 /* Rows of a thread whose loads are under way at once. */
 constexpr int rows_in_flight = 2;
 
-inline ChannelTiles channel_tiles(int64_t samples, int64_t rows, int64_t columns)
+/* Returns tiles for `blocks` blocks of each multiprocessor of an H200 that run at a time. */
+inline ChannelTiles channel_tiles(int64_t samples, int64_t rows, int64_t columns, int blocks = 4)
 {
-    constexpr int64_t blocks_wanted = 528; /* four for each multiprocessor of an H200 */
+    const int64_t blocks_wanted = 132 * blocks;
     ChannelTiles t = {};
     t.rows = rows;
     t.samples = (unsigned)samples;

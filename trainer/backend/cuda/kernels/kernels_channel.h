@@ -1,6 +1,6 @@
 /* kernels_channel.h - kernels of restoration networks and pyramidnet: images moved (boxes.cu), multiplied
- * channel by channel (channel.cu), normalised pixel by pixel (layer_norm.cu) and channel by channel
- * (response_norm.cu). Rules: kernels.h.
+ * half by half (gate.cu) and channel by channel (channel.cu), normalised pixel by pixel (layer_norm.cu) and
+ * channel by channel (response_norm.cu). Rules: kernels.h.
  *
  * Images are [N, H, W, C], of one storage type in one call. If the graph lets a result share the bytes of an
  * operand (OpRow.overwrites), both may have the same address. */
@@ -31,13 +31,29 @@ cudaError_t kernel_pixel_shuffle(const DeviceTensor *x, int64_t r, const DeviceT
 cudaError_t kernel_pixel_unshuffle(const DeviceTensor *x, int64_t r, const DeviceTensor *y,
                                    cudaStream_t stream);
 
-/* ---- channel.cu ---- */
+/* ---- gate.cu ---- */
 
-/* Computes y[.., c] = x[.., c] * x[.., C + c]; x has 2 C channels. */
-cudaError_t kernel_gate(const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream);
-/* Computes the gradient of kernel_gate. dx may be x. */
-cudaError_t kernel_gate_backward(const DeviceTensor *dy, const DeviceTensor *x, const DeviceTensor *dx,
-                                 cudaStream_t stream);
+/* Computes y[.., c] = x[.., c] * x[.., C + c]; x has 2 C channels. means, [N, C] of y's type, or NULL: those
+ * of y over the pixels of each image, C in multiples of 8. scratch: for means. */
+cudaError_t kernel_gate(const DeviceTensor *x, const DeviceTensor *y, const DeviceTensor *means,
+                        void *scratch, cudaStream_t stream);
+/* Returns the scratch bytes of kernel_gate with means. */
+uint64_t kernel_gate_scratch_bytes(const DeviceTensor *y);
+
+/* Operands of the gradient of a gate. Any of the last three may be NULL; C in multiples of 8 with any. */
+typedef struct GateGradient {
+    const DeviceTensor *dy, *x, *dx; /* dx may be x */
+    const DeviceTensor *factors;     /* [N, C] f32, by which dy is multiplied */
+    const DeviceTensor *dmeans;      /* [N, C] of dy's type: the gradient of the means */
+    const DeviceTensor *sums;        /* [2 C] f32: those of dx over all pixels */
+} GateGradient;
+
+/* Computes dx, and the sums if wanted, where y has the gradient dy * factors + dmeans / pixels. */
+cudaError_t kernel_gate_backward(const GateGradient *of, void *scratch, cudaStream_t stream);
+/* Returns the scratch bytes of kernel_gate_backward. */
+uint64_t kernel_gate_backward_scratch_bytes(const GateGradient *of);
+
+/* ---- channel.cu ---- */
 
 /* Computes y = x * factors + addend. factors f32: [C] for all images, or [N, C]. addend may be NULL. */
 cudaError_t kernel_channel_scale(const DeviceTensor *x, const DeviceTensor *factors,
@@ -45,13 +61,14 @@ cudaError_t kernel_channel_scale(const DeviceTensor *x, const DeviceTensor *fact
 /* Computes y = x * factors + shift; shift [C] f32 for all images. */
 cudaError_t kernel_channel_scale_shift(const DeviceTensor *x, const DeviceTensor *factors,
                                        const DeviceTensor *shift, const DeviceTensor *y, cudaStream_t stream);
-/* Computes dx = dy * factors, and dfactors, shaped like factors, as the sums over pixels of dy * x. Each may
- * be NULL. dx may be dy or x. */
+/* Computes dx = dy * factors, and dfactors, shaped like factors, as the sums over pixels of dy * x; with
+ * factors [C] dbias [C] f32, the sums of dx. Each may be NULL. dx may be dy or x. */
 cudaError_t kernel_channel_scale_backward(const DeviceTensor *dy, const DeviceTensor *x,
                                           const DeviceTensor *factors, const DeviceTensor *dx,
-                                          const DeviceTensor *dfactors, void *scratch, cudaStream_t stream);
-/* Returns the scratch bytes of kernel_channel_scale_backward. */
-uint64_t kernel_channel_scale_scratch_bytes(const DeviceTensor *x, const DeviceTensor *factors);
+                                          const DeviceTensor *dfactors, const DeviceTensor *dbias,
+                                          void *scratch, cudaStream_t stream);
+/* Returns the scratch bytes of kernel_channel_scale_backward; bias: with dbias. */
+uint64_t kernel_channel_scale_scratch_bytes(const DeviceTensor *x, const DeviceTensor *factors, bool bias);
 
 /* ---- layer_norm.cu ---- */
 

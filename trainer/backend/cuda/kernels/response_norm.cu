@@ -40,7 +40,7 @@ DeviceTensor matrix_at(const DeviceTensor *x, float *data)
 ResponseScratch scratch_of(const DeviceTensor *x, void *memory)
 {
     const DeviceTensor matrix = matrix_at(x, nullptr);
-    const uint64_t of_scale = kernel_channel_scale_scratch_bytes(x, &matrix),
+    const uint64_t of_scale = kernel_channel_scale_scratch_bytes(x, &matrix, false),
                    of_columns = kernel_column_scratch_bytes(x),
                    matrix_bytes = room((uint64_t)(x->shape[0] * x->pitch) * sizeof(float));
     char *at = static_cast<char *>(memory);
@@ -123,7 +123,8 @@ extern "C" cudaError_t kernel_response_norm(const DeviceTensor *x, const DeviceT
     const ResponseScratch scratch = scratch_of(x, memory);
     const DeviceTensor factors = matrix_at(x, scratch.factors);
     /* dx is left out, so that the factors do not matter */
-    cudaError_t code = kernel_channel_scale_backward(x, x, norms, nullptr, norms, scratch.sums, stream);
+    cudaError_t code =
+        kernel_channel_scale_backward(x, x, norms, nullptr, norms, nullptr, scratch.sums, stream);
     if (code != cudaSuccess)
         return code;
     factors_kernel<<<(unsigned)x->shape[0], block_threads, 0, stream>>>(
@@ -150,7 +151,7 @@ extern "C" cudaError_t kernel_response_norm_backward(const ResponseNormTensors *
         return code;
     factors_kernel<<<samples, block_threads, 0, stream>>>(data_of<float>(tensors->norms), false, weight,
                                                           epsilon, channels, scratch.factors, scratch.means);
-    code = kernel_channel_scale_backward(dy, x, &factors, dx, &factors, scratch.sums, stream);
+    code = kernel_channel_scale_backward(dy, x, &factors, dx, &factors, nullptr, scratch.sums, stream);
     if (code != cudaSuccess)
         return code;
     slopes_kernel<<<samples, block_threads, 0, stream>>>(scratch.factors, norms, weight, scratch.means,

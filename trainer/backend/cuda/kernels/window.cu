@@ -1,6 +1,6 @@
 /* window.cu - average pools and reflection pads. How work is divided among threads: window_places.cuh. */
-#include "trainer/backend/cuda/kernels/channel_tiles.cuh"
-#include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
+#include "trainer/backend/cuda/kernels/channel_means.cuh"
+#include "trainer/backend/cuda/kernels/kernels_window.h"
 #include "trainer/backend/cuda/kernels/window_places.cuh"
 
 using namespace fshard;
@@ -72,68 +72,21 @@ __global__ void __launch_bounds__(block_threads)
     put(dx + in.element(p.n, p.h, p.w, c), sum);
 }
 
-constexpr int pool_rows_in_flight = 4;
-
-/* Sums x [N, pixels, pitch] to y [N, pitch] if a sample is one strip of pixels, else to partial [N, pitch,
- * strips]. */
-template <int Width, typename T>
-__global__ void __launch_bounds__(block_threads, 4)
-    global_avg_pool_kernel(const T *x, T *y, float *partial, int pitch,
-                           const __grid_constant__ ChannelTiles t)
-{
-    const ChannelPlace p = channel_place(t);
-    const int64_t c = (int64_t)p.column * Width;
-    float sums[1][Width] = {};
-    for (int64_t first = p.first; first < p.end; first += pool_rows_in_flight * t.lanes) {
-        Raw<T, Width> rows[pool_rows_in_flight];
-#pragma unroll
-        for (int u = 0; u < pool_rows_in_flight; u++)
-            if (first + u * t.lanes < p.end)
-                rows[u] = fetch<T, Width>(x + (first + u * t.lanes) * pitch + c);
-#pragma unroll
-        for (int u = 0; u < pool_rows_in_flight; u++)
-            if (first + u * t.lanes < p.end) {
-                float values[Width];
-                unpack(rows[u], values);
-#pragma unroll
-                for (int k = 0; k < Width; k++)
-                    sums[0][k] += values[k];
-            }
+/* An image as it lies there (channel_means.cuh). */
+template <typename T, int Width> struct PlainRows {
+    static constexpr int in_flight = 4;
+    using Row = Raw<T, Width>;
+    const T *x;
+    int pitch;
+    __device__ Row read(int64_t row, int64_t c) const
+    {
+        return fetch<T, Width>(x + row * pitch + c);
     }
-    if (t.strips > 1) {
-        channel_leave_partial(t, p, pitch, sums, partial);
-        return;
+    __device__ void take(const Row &loaded, int64_t, int64_t, float (&values)[Width]) const
+    {
+        unpack(loaded, values);
     }
-    if (!channel_sum_lanes(t, p, sums))
-        return;
-#pragma unroll
-    for (int k = 0; k < Width; k++)
-        sums[0][k] /= (float)t.rows;
-    put(y + (int64_t)p.sample * pitch + c, sums[0]);
-}
-
-/* Joins partial [rows, strips] to y [rows]: sums over strips, divided; a warp for each row. */
-template <typename T>
-__global__ void __launch_bounds__(block_threads)
-    global_avg_pool_join_kernel(const float *partial, T *y, int64_t rows, int strips, int64_t pixels)
-{
-    const int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    const int lane = (int)threadIdx.x % 32;
-    if (row >= rows)
-        return;
-    double sum = 0;
-    for (int i = lane; i < strips; i += 32)
-        sum += (double)partial[row * strips + i];
-    sum = warp_sum(sum);
-    if (lane == 0)
-        y[row] = (T)(float)(sum / (double)pixels);
-}
-
-/* Returns tiles of whole rows, padding included. */
-ChannelTiles pool_tiles(const DeviceTensor *x, int width)
-{
-    return channel_tiles(x->shape[0], x->shape[1] * x->shape[2], x->pitch / width);
-}
+};
 
 template <typename T, int Width>
 __global__ void __launch_bounds__(block_threads)
@@ -242,8 +195,7 @@ extern "C" cudaError_t kernel_avg_pool_backward(const DeviceTensor *dy, const Po
 
 extern "C" uint64_t kernel_global_avg_pool_scratch_bytes(const DeviceTensor *x)
 {
-    const int width = element_is_narrow(x->element) ? 8 : x->pitch % 4 == 0 ? 4 : 1;
-    return (uint64_t)channel_partial_count(pool_tiles(x, width), 1, x->pitch) * sizeof(float);
+    return mean_scratch_bytes(x);
 }
 
 extern "C" cudaError_t kernel_global_avg_pool(const DeviceTensor *x, const DeviceTensor *y, void *scratch,
@@ -251,16 +203,8 @@ extern "C" cudaError_t kernel_global_avg_pool(const DeviceTensor *x, const Devic
 {
     return with_vectors(x, x->pitch % 4 == 0, [&](auto zero, auto width) {
         using T = decltype(zero);
-        const ChannelTiles tiles = pool_tiles(x, decltype(width)::value);
-        float *partial = static_cast<float *>(scratch);
-        global_avg_pool_kernel<decltype(width)::value>
-            <<<channel_tiles_grid(tiles), block_threads, 0, stream>>>(data_of<T>(x), data_of<T>(y), partial,
-                                                                      (int)x->pitch, tiles);
-        if (tiles.strips == 1)
-            return;
-        const int64_t rows = (int64_t)tiles.samples * x->pitch;
-        global_avg_pool_join_kernel<<<(unsigned)((rows + block_warps - 1) / block_warps), block_threads, 0,
-                                      stream>>>(partial, data_of<T>(y), rows, (int)tiles.strips, tiles.rows);
+        constexpr int Width = decltype(width)::value;
+        means_of<Width, T>(PlainRows<T, Width>{data_of<T>(x), (int)x->pitch}, x, y, scratch, stream);
     });
 }
 

@@ -33,15 +33,46 @@ static FshStatus pixel_unshuffle(const Step *step, cudaStream_t stream, FshError
 
 /* ---- gate ---- */
 
+static FshStatus gate_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)program;
+    (void)error;
+    if (maybe_out(step, GATE_MEANS))
+        want_scratch(step, kernel_gate_scratch_bytes(out(step, GATE_PRODUCTS)));
+    return FSH_OK;
+}
+
 static FshStatus gate(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(kernel_gate(in(step, 0), out(step, 0), stream), error);
+    return CUDA_TRY(kernel_gate(in(step, 0), out(step, GATE_PRODUCTS), maybe_out(step, GATE_MEANS),
+                                step->scratch, stream),
+                    error);
+}
+
+/* Returns the operands of an OP_GATE_BACKWARD. */
+static GateGradient gate_gradient(const Step *step)
+{
+    return (GateGradient){.dy = in(step, GATE_BACK_DY),
+                          .x = in(step, GATE_BACK_X),
+                          .dx = out(step, GATE_BACK_DX),
+                          .factors = maybe_in(step, GATE_BACK_FACTORS),
+                          .dmeans = maybe_in(step, GATE_BACK_DMEANS),
+                          .sums = maybe_out(step, GATE_BACK_DBIAS)};
+}
+
+static FshStatus gate_backward_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    const GateGradient gradient = gate_gradient(step);
+    (void)program;
+    (void)error;
+    want_scratch(step, kernel_gate_backward_scratch_bytes(&gradient));
+    return FSH_OK;
 }
 
 static FshStatus gate_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(kernel_gate_backward(in(step, GATE_BACK_DY), in(step, GATE_BACK_X), out(step, 0), stream),
-                    error);
+    const GateGradient gradient = gate_gradient(step);
+    return CUDA_TRY(kernel_gate_backward(&gradient, step->scratch, stream), error);
 }
 
 /* ---- channel scale and channel multiply: the shape of the factors tells them apart ---- */
@@ -58,18 +89,19 @@ static FshStatus channel_scale_backward_prepare(const CudaProgram *program, Step
 {
     (void)program;
     (void)error;
-    want_scratch(
-        step, kernel_channel_scale_scratch_bytes(in(step, CHANNEL_BACK_X), in(step, CHANNEL_BACK_FACTORS)));
+    want_scratch(step,
+                 kernel_channel_scale_scratch_bytes(in(step, CHANNEL_BACK_X), in(step, CHANNEL_BACK_FACTORS),
+                                                    maybe_out(step, CHANNEL_BACK_DBIAS)));
     return FSH_OK;
 }
 
 static FshStatus channel_scale_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(
-        kernel_channel_scale_backward(in(step, CHANNEL_BACK_DY), in(step, CHANNEL_BACK_X),
-                                      in(step, CHANNEL_BACK_FACTORS), maybe_out(step, CHANNEL_BACK_DX),
-                                      maybe_out(step, CHANNEL_BACK_DFACTORS), step->scratch, stream),
-        error);
+    return CUDA_TRY(kernel_channel_scale_backward(
+                        in(step, CHANNEL_BACK_DY), in(step, CHANNEL_BACK_X), in(step, CHANNEL_BACK_FACTORS),
+                        maybe_out(step, CHANNEL_BACK_DX), maybe_out(step, CHANNEL_BACK_DFACTORS),
+                        maybe_out(step, CHANNEL_BACK_DBIAS), step->scratch, stream),
+                    error);
 }
 
 /* ---- layer norm ---- */
@@ -149,8 +181,8 @@ const LoweringRow lowering_channel[] = {
     {OP_CHANNEL_MULTIPLY, {.enqueue = channel_scale}},
     {OP_CHANNEL_MULTIPLY_BACKWARD,
      {.prepare = channel_scale_backward_prepare, .enqueue = channel_scale_backward}},
-    {OP_GATE, {.enqueue = gate}},
-    {OP_GATE_BACKWARD, {.enqueue = gate_backward}},
+    {OP_GATE, {.prepare = gate_prepare, .enqueue = gate}},
+    {OP_GATE_BACKWARD, {.prepare = gate_backward_prepare, .enqueue = gate_backward}},
     {OP_LAYER_NORM, {.enqueue = layer_norm}},
     {OP_LAYER_NORM_BACKWARD, {.prepare = layer_norm_backward_prepare, .enqueue = layer_norm_backward}},
     {OP_PIXEL_SHUFFLE, {.enqueue = pixel_shuffle}},
