@@ -104,6 +104,29 @@ TEST(test_the_centre_is_torchvisions)
     assert_false(plan.flip);
 }
 
+/* Resize(64) of 500 x 375: int(64 * 500 / 375) = 85 x 64; RandomCrop(56) has 30 x 9 places. */
+TEST(test_squares_come_from_anywhere)
+{
+    enum { PLACES_X = 30, PLACES_Y = 9, SQUARES = 20000 };
+    const Augmentation square = {.mode = CROP_KEPT_RATIO, .size = 56, .resize = 64, .channels = 3};
+    int found[PLACES_Y][PLACES_X] = {{0}};
+    for (uint64_t draw = 0; draw < SQUARES; draw++) {
+        CropPlan plan = make_plan(&square, 500, 375, draw);
+        assert_int_equal(plan.resized_width, 85);
+        assert_int_equal(plan.resized_height, 64);
+        assert_true(plan.window.width == 56 && plan.window.height == 56);
+        assert_in_range(plan.window.left, 0, PLACES_X - 1);
+        assert_in_range(plan.window.top, 0, PLACES_Y - 1);
+        assert_true(fabs(plan.box.left * 85 / 500 - plan.window.left) < 1e-9);
+        assert_true(fabs(plan.box.bottom * 64 / 375 - plan.window.top - 56) < 1e-9);
+        found[plan.window.top][plan.window.left]++;
+    }
+    /* The mean is 74, and 5 deviations are 43. */
+    for (int y = 0; y < PLACES_Y; y++)
+        for (int x = 0; x < PLACES_X; x++)
+            assert_in_range(found[y][x], 31, 117);
+}
+
 TEST(test_plans_follow_from_their_stream_alone)
 {
     CropPlan first = make_plan(&resized, 640, 480, 5), again = make_plan(&resized, 640, 480, 5);

@@ -8,7 +8,7 @@
 #include "imaging/mirror.h"
 #include "trainer/backend/pixel_math.h"
 
-const char *const crop_mode_names[] = {"rrc", "pad", "center", NULL};
+const char *const crop_mode_names[] = {"rrc", "pad", "center", "rkrc", NULL};
 
 const char *const interpolation_names[] = {"bilinear", "bicubic", "lanczos", NULL};
 const char *const flip_mode_names[] = {"random", "alternating", NULL};
@@ -108,13 +108,19 @@ static ResampleBox plan_resized(const Augmentation *augmentation, uint32_t width
     return box_of((width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height);
 }
 
-/* Plans torchvision's Resize (short edge to `resize`, long edge cut to a whole number), then CenterCrop. */
-static void plan_center(const Augmentation *augmentation, uint32_t width, uint32_t height, CropPlan *plan)
+/* Plans torchvision's Resize (short edge to `resize`, long edge cut to a whole number), then CenterCrop or,
+ * with CROP_KEPT_RATIO, RandomCrop, which draws the top first. */
+static void plan_square(const Augmentation *augmentation, uint32_t width, uint32_t height, Random *random,
+                        CropPlan *plan)
 {
     uint32_t short_edge = width < height ? width : height, size = augmentation->size;
     double resized_width = floor((double)augmentation->resize * width / short_edge);
     double resized_height = floor((double)augmentation->resize * height / short_edge);
     double left = nearbyint((resized_width - size) / 2), top = nearbyint((resized_height - size) / 2);
+    if (augmentation->mode == CROP_KEPT_RATIO) {
+        top = random_below(random, (uint32_t)resized_height - size + 1);
+        left = random_below(random, (uint32_t)resized_width - size + 1);
+    }
     double scale_x = width / resized_width, scale_y = height / resized_height;
     plan->resized_width = (uint32_t)resized_width;
     plan->resized_height = (uint32_t)resized_height;
@@ -159,7 +165,7 @@ void augment_plan(const Augmentation *augmentation, uint32_t width, uint32_t hei
     else if (augmentation->mode == CROP_SCALED)
         plan_scaled(augmentation, width, height, random, plan);
     else if (augmentation->mode != CROP_WHOLE)
-        plan_center(augmentation, width, height, plan);
+        plan_square(augmentation, width, height, random, plan);
     if (augmentation->mode == CROP_PADDED) {
         uint32_t places = 2 * augmentation->padding + 1;
         plan->shift_y = (int32_t)random_below(random, places) - (int32_t)augmentation->padding;
@@ -342,8 +348,8 @@ static FshStatus render(Augmenter *augmenter, const Augmentation *augmentation, 
         return resample_view(augmenter->resampler, &part, &box, size, size, filter, NULL, plan->flip, target,
                              error);
     }
-    /* The centre is cut out of the resized image. */
-    if (augmentation->mode == CROP_CENTER)
+    /* The square is cut out of the resized image. */
+    if (augmentation->mode == CROP_CENTER || augmentation->mode == CROP_KEPT_RATIO)
         return resample_view(augmenter->resampler, image, NULL, plan->resized_width, plan->resized_height,
                              filter, &plan->window, plan->flip, target, error);
     FshStatus status = image_reserve(&augmenter->centre, size, size, image->channels, error);

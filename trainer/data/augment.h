@@ -35,6 +35,8 @@ typedef enum CropMode {
     /* Short edge resized to `resize`, then the centre: torchvision's Resize and CenterCrop. No chance: for
        evaluation. */
     CROP_CENTER,
+    /* The same, but the square from anywhere: torchvision's Resize and RandomCrop, timm's rkrc. */
+    CROP_KEPT_RATIO,
     CROP_MODE_COUNT, /* of those for classes, which have a name */
     /* Pairs: size x size pixels from anywhere, as they are: nothing is resized, for that would change what
      * is to be undone. */
@@ -47,7 +49,7 @@ typedef enum CropMode {
     CROP_SCALED,
 } CropMode;
 
-/* "rrc", "pad", "center", NULL: in enum order, for the option table. */
+/* "rrc", "pad", "center", "rkrc", NULL: in enum order, for the option table. */
 extern const char *const crop_mode_names[];
 
 /* How a crop is resized, with antialiasing, as torchvision does it on PIL images. */
@@ -71,7 +73,7 @@ typedef struct Augmentation {
     Interpolation interpolation;
     uint32_t size;     /* edge of the result, pixels, > 0; CROP_WHOLE: not used */
     uint32_t channels; /* of the result: 1 or 3; gray becomes r = g = b, colour becomes luma (ITU-R 601) */
-    uint32_t resize;   /* CROP_PADDED, CROP_CENTER: what the short edge becomes first; >= size */
+    uint32_t resize;   /* CROP_PADDED, _CENTER, _KEPT_RATIO: what the short edge becomes first; >= size */
     uint32_t padding;  /* CROP_PADDED: pixels, less than size */
     double scale_min, scale_max; /* CROP_RESIZED: part of the area; CROP_SCALED: factor of both edges */
     double ratio_min, ratio_max; /* CROP_RESIZED: width / height */
@@ -91,8 +93,8 @@ typedef struct Augmentation {
 typedef struct CropPlan {
     /* In pixels of the image as it is stored, within its edges; whole pixels but in the next two modes. */
     ResampleBox box;
-    /* CROP_PADDED, CROP_CENTER, CROP_SCALED: the image becomes so large, and this part of it is taken:
-     * what box stands for, exactly. */
+    /* CROP_PADDED, CROP_CENTER, CROP_KEPT_RATIO, CROP_SCALED: the image becomes so large, and this part of
+     * it is taken: what box stands for, exactly. */
     uint32_t resized_width, resized_height;
     ResampleWindow window;
     int32_t shift_x, shift_y;      /* then moved by these, edges mirrored */

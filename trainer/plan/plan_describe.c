@@ -292,6 +292,8 @@ static void tell_views(const Teller *teller, const TrainPlan *plan, const Traini
             train->scale_max, train->ratio_min, train->ratio_max);
     else if (train->mode == CROP_PADDED)
         say(&line, ", moved by up to %u pixels", train->padding);
+    else if (train->mode == CROP_KEPT_RATIO)
+        say(&line, ", short edge %u, a square from anywhere", train->resize);
     else if (train->mode == CROP_RANDOM)
         say(&line, ", cropped as they are");
     else if (train->mode == CROP_SCALED)

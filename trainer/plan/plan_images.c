@@ -62,8 +62,8 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
         {.name = "train-crop-mode", .kind = OPTION_CHOICE, .value = &o->train_crop_mode, .argument = "MODE",
          .choices = crop_mode_names, .has_auto = true,
          .uses = USE_SAMPLES,
-         .help = "rrc: random part, resized; pad: the centre, moved; center: no chance; auto: pad up to "
-                 "40 pixels, else rrc"},
+         .help = "rrc: random part, resized; pad: the centre, moved; center: no chance; rkrc: resized, a "
+                 "square from anywhere; auto: pad up to 40 pixels, else rrc"},
         {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX",
          .alias = "rrc-scale",
          .uses = USE_SAMPLES,
