@@ -18,7 +18,7 @@
 typedef struct ProgramOptions {
     int64_t jobs; /* -j; 0: cores available */
     bool dry_run; /* -n */
-    bool quiet;   /* print errors and results only */
+    bool quiet;   /* print errors, warnings and what was asked for; no progress, sums or advice */
     bool verbose; /* -v */
     bool json;    /* print the result on stdout as one JSON object */
 } ProgramOptions;
@@ -32,7 +32,7 @@ typedef struct ProgramOptions {
     {.name = "dry-run", .letter = 'n', .kind = OPTION_FLAG, .value = &(p)->dry_run,                          \
      .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .help = "say what would be done, write nothing"},            \
     {.name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .value = &(p)->quiet,                              \
-     .marks = OPTION_FREE, .help = "print errors only"},                                                     \
+     .marks = OPTION_FREE, .help = "print errors, warnings and results only"},                               \
     {.name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .value = &(p)->verbose,                          \
      .marks = OPTION_FREE, .help = "print more"},                                                            \
     {.name = "json", .kind = OPTION_FLAG, .value = &(p)->json,                                               \

@@ -364,6 +364,18 @@ TEST_IN_FOLDER(test_short_epochs_leave_their_files_to_the_next, folder)
     assert_same_file(folder, "out", "fast", true);
 }
 
+TEST_IN_FOLDER(test_a_quiet_run_prints_its_result_alone, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    RunResult result = TRAIN(0, SHORT_RUN, "-q", shards, out);
+    assert_string_equal(result.err, "");
+    assert_int_equal(strncmp(result.out, "best ", 5), 0);
+    assert_contains(result.out, "out/last.safetensors\n");
+    assert_contains_not(result.out, "verdict:");
+    assert_contains_not(result.out, "images/s");
+    run_result_free(&result);
+}
+
 /* Returns the time of an epoch in summary.csv. */
 static double seconds_at(TestFolder *folder, int epoch)
 {

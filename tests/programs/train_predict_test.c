@@ -445,7 +445,8 @@ TEST_IN_FOLDER(test_names_and_formats_are_those_of_the_inputs, folder)
     assert_contains(result.out, "2 were there already");
     run_result_free(&result);
     assert_int_equal(test_file_size(test_path(folder, "out/a/one.png")), 4);
-    result = TRAIN(1, "--weights", weights, "--predict", out, "--force", "--predict-format", "png", in);
+    result = TRAIN(1, "-q", "--weights", weights, "--predict", out, "--force", "--predict-format", "png", in);
+    assert_string_equal(result.out, "");
     run_result_free(&result);
     assert_true(test_file_size(test_path(folder, "out/a/one.png")) > 100);
     assert_true(file_exists(test_path(folder, "out/a/two.png")));

@@ -184,6 +184,11 @@ TEST_IN_FOLDER(test_values_that_are_no_indices_are_warned_about, folder)
     result = pack_two_values(folder, "empty", 0, 0);
     assert_contains(result.err, "warning: the masks have one class alone, value 0, and ftrain needs two\n");
     run_result_free(&result);
+    result = run_expecting(0, "fpack", "-q", "--masks", "photos:labels", test_path(folder, "empty"),
+                           test_path(folder, "quiet-shards"), NULL);
+    assert_string_equal(result.err,
+                        "fpack: warning: the masks have one class alone, value 0, and ftrain needs two\n");
+    run_result_free(&result);
     result = pack_two_values(folder, "gray", 0, 254);
     assert_contains(result.err,
                     "warning: the largest value of the masks is 254, but only 2 values occur (0, 254): "

@@ -137,7 +137,7 @@ TEST_IN_FOLDER(test_the_summary_fits_80_columns, folder)
     size_t length = 0;
     FILE *stream = open_memstream(&text, &length);
     assert_non_null(stream);
-    resize_summary_print(stream, "fresize", &summary, false);
+    resize_summary_print(stream, "fresize", &summary, false, false);
     assert_int_equal(fclose(stream), 0);
     assert_contains(text, "; the bottleneck is");
     assert_contains(text, "1234 animation");

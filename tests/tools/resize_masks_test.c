@@ -111,6 +111,10 @@ TEST_IN_FOLDER(test_the_same_command_goes_on_and_check_sees, folder)
                            test_path(folder, "pairs"), NULL);
     assert_contains(result.err, "warning: 2 pairs with a PNG of a palette or of gray on one side alone");
     run_result_free(&result);
+    result = run_expecting(0, "fresize", "-q", "--max-size=30", "--pairs=images:labels", in,
+                           test_path(folder, "quiet"), NULL);
+    assert_int_equal(strncmp(result.err, "fresize: warning: 2 pairs with ", 31), 0); /* and no sums */
+    run_result_free(&result);
     result = run_expecting(1, "fresize", "--max-size=30", "--masks=images:labels", in,
                            test_path(folder, "pairs"), NULL);
     assert_contains(result.err, "was made with --pairs images:labels");

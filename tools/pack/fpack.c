@@ -27,9 +27,9 @@ static void print_left_out(const Note *note, void *context)
     note_tell_left_out(context, note->path, note->reason);
 }
 
-static void print_warnings(const Settings *settings, const NoteList *warnings)
+static void print_warnings(const NoteList *warnings)
 {
-    for (size_t i = 0; i < warnings->count && !settings->program.quiet; i++)
+    for (size_t i = 0; i < warnings->count; i++)
         note_print(stderr, "fpack: warning", warnings->items[i].path, warnings->items[i].reason, "\n");
 }
 
@@ -80,8 +80,8 @@ static FshStatus merge(const ProgramContext *context, FshError *error)
     remote_close(&remote, !status && !options.dry_run, error);
     const Report report = {
         .destination = destination, .result = &result, .merged = true, .dry_run = options.dry_run};
-    if (!status && !settings->program.quiet)
-        report_print(stderr, &report);
+    if (!status)
+        report_print(stderr, &report, settings->program.quiet);
     if (!status && settings->program.json)
         status = report_print_json(stdout, &report, error);
     pack_result_free(&result);
@@ -100,7 +100,7 @@ static FshStatus print_repaired_json(const RepairOptions *options, const RepairR
 }
 
 /* Prints in a line what the manifest says now. */
-static void print_repaired(const RepairOptions *options, const RepairResult *result)
+static void print_repaired_line(const RepairOptions *options, const RepairResult *result)
 {
     const FshManifest *manifest = fsh_manifest(result->dataset);
     uint64_t files = 0, samples = 0;
@@ -120,6 +120,13 @@ static void print_repaired(const RepairOptions *options, const RepairResult *res
     for (uint32_t i = 0; i < result->statistics.channels; i++)
         (void)fprintf(stderr, " %.3f", result->statistics.standard_deviation[i]);
     (void)fputc('\n', stderr);
+}
+
+/* Prints what was repaired; when quiet, only what was lost by it. */
+static void print_repaired(const RepairOptions *options, const RepairResult *result)
+{
+    if (!options->quiet)
+        print_repaired_line(options, result);
     if (result->names_lost) {
         (void)fputs("fpack: warning: readable names of classes, if the old " FSH_MANIFEST_NAME
                     " had any, are gone; fverify --set-class-names FILE ",
@@ -156,7 +163,7 @@ static FshStatus repair(const ProgramContext *context, bool *partial_ret, FshErr
         note_print(stderr, "fpack", note->path, note->reason, "; not counted in mean and deviation\n");
     }
     *partial_ret = result.undecodable.count > 0;
-    if (!status && !settings->program.quiet)
+    if (!status)
         print_repaired(&options, &result);
     if (!status && settings->program.json)
         status = print_repaired_json(&options, &result, error);
@@ -189,7 +196,7 @@ static FshStatus pack(const ProgramContext *context, PackOptions *options, const
                      : pack_plan_make(&plan, options, error);
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, status, "%s: interrupted before anything was written", options->source);
-    print_warnings(settings, &plan.notes.warnings); /* first: they say what would mend a long list */
+    print_warnings(&plan.notes.warnings); /* first: they say what would mend a long list */
     for (size_t i = 0; i < plan.notes.left_out.count; i++)
         print_left_out(&plan.notes.left_out.items[i], &notes);
     if (!status && settings->program.dry_run && !updates)
@@ -219,8 +226,8 @@ static FshStatus pack(const ProgramContext *context, PackOptions *options, const
                            .duplicates = options->dedupe ? plan.keyed.duplicates : NULL,
                            .update = updates ? &update.counts : NULL,
                            .chosen = options->store == PACK_STORE_AUTO ? &plan.stored.chosen : NULL};
-    if (!status && !settings->program.quiet)
-        report_print(stderr, &report);
+    if (!status)
+        report_print(stderr, &report, settings->program.quiet);
     if (!status && settings->program.json)
         status = report_print_json(stdout, &report, error);
     *partial_ret = result.left_out.count > 0;

@@ -231,7 +231,7 @@ static void print_update(FILE *stream, const UpdateCounts *counts, bool dry_run)
                       counts->waiting_files == 1 ? "s" : "");
 }
 
-void report_print(FILE *stream, const Report *report)
+static void print_summary(FILE *stream, const Report *report)
 {
     char bytes[32], count[32];
     const PackResult *result = report->result;
@@ -262,15 +262,25 @@ void report_print(FILE *stream, const Report *report)
     if (!report->dry_run && !report->merged)
         print_speed(stream, result);
     print_left_alone(stream, report);
+}
+
+static void print_next_step(FILE *stream, const Report *report)
+{
+    (void)fputs("fpack: when all parts are packed: fpack --merge ", stream);
+    program_print_text(stream, report->destination);
+    (void)fputs(store_is_address(report->destination)
+                    ? "\n"
+                    : ", followed by the folders of parts that lie elsewhere\n",
+                stream);
+}
+
+void report_print(FILE *stream, const Report *report, bool quiet)
+{
+    if (!quiet)
+        print_summary(stream, report);
     warn_of_masks(stream, report);
-    if (report->part.count && !report->dry_run) {
-        (void)fputs("fpack: when all parts are packed: fpack --merge ", stream);
-        program_print_text(stream, report->destination);
-        (void)fputs(store_is_address(report->destination)
-                        ? "\n"
-                        : ", followed by the folders of parts that lie elsewhere\n",
-                    stream);
-    }
+    if (report->part.count && !report->dry_run && !quiet)
+        print_next_step(stream, report);
 }
 
 /* ---- for machines ---- */

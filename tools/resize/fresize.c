@@ -164,8 +164,9 @@ static FshStatus resize(const ProgramContext *context, const ResizeOptions *opti
     FshStatus status = resize_run(options, print_failure, &notes, &summary, error);
     /* what was done before a stop is worth telling, too */
     const bool ran = (!status || resize_summary_images(&summary) > 0) && status != FSH_ERR_NOT_FOUND;
-    if (ran && !settings->program.quiet)
-        resize_summary_print(stderr, context->table->program, &summary, options->dry_run);
+    if (ran)
+        resize_summary_print(stderr, context->table->program, &summary, options->dry_run,
+                             settings->program.quiet);
     if (ran && settings->program.json && (!status || status == FSH_ERR_INTERRUPTED || summary.unread_count)) {
         FshStatus printed =
             resize_summary_print_json(stdout, &summary, options->dry_run, status ? NULL : error);

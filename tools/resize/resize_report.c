@@ -277,6 +277,22 @@ static void print_written(FILE *stream, const char *program, const ResizeSummary
     (void)fprintf(stream, " in %s, %.0f images/s\n", took, rate(summary));
 }
 
+static void print_warnings(FILE *stream, const char *program, const ResizeSummary *summary)
+{
+    if (summary->source_unfinished)
+        (void)fprintf(stream,
+                      "%s: warning: the run of fresize that makes SRC has not come to its end: images may be "
+                      "missing; end "
+                      "that one first, then repeat this one\n",
+                      program);
+    if (summary->masked_pairs_count)
+        (void)fprintf(stream,
+                      "%s: warning: %" PRIu64
+                      " pair%s with a PNG of a palette or of gray on one side alone: if "
+                      "those are masks of segmentation, their values are mixed; --masks A:B keeps them\n",
+                      program, summary->masked_pairs_count, plural(summary->masked_pairs_count));
+}
+
 static void print_summary(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run)
 {
     static const char *const tenses[] = {"", "would be "};
@@ -305,12 +321,6 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
         print_written(stream, program, summary);
         print_stages(stream, program, summary);
     }
-    if (summary->source_unfinished)
-        (void)fprintf(
-            stream,
-            "%s: the run of fresize that makes SRC has not come to its end: images may be missing; end "
-            "that one first, then repeat this one\n",
-            program);
     print_quirks(stream, program, summary);
     if (summary->untold_count)
         (void)fprintf(stream,
@@ -323,12 +333,6 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
     if (summary->mixed_pairs_count)
         (void)fprintf(stream, "%s: %" PRIu64 " pair%s with one side gray and the other in colours\n", program,
                       summary->mixed_pairs_count, plural(summary->mixed_pairs_count));
-    if (summary->masked_pairs_count)
-        (void)fprintf(stream,
-                      "%s: warning: %" PRIu64
-                      " pair%s with a PNG of a palette or of gray on one side alone: if "
-                      "those are masks of segmentation, their values are mixed; --masks A:B keeps them\n",
-                      program, summary->masked_pairs_count, plural(summary->masked_pairs_count));
     if (summary->other_count)
         (void)fprintf(stream, "%s: %" PRIu64 " other file%s left alone\n", program, summary->other_count,
                       plural(summary->other_count));
@@ -354,15 +358,24 @@ static void print_line(FILE *stream, const char *program, const char *line, size
     (void)fprintf(stream, "%.*s\n", (int)length, line);
 }
 
-void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run)
+static void print_lines(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run,
+                        bool quiet)
+{
+    if (!quiet)
+        print_summary(stream, program, summary, dry_run);
+    print_warnings(stream, program, summary);
+}
+
+void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run,
+                          bool quiet)
 {
     char *text = NULL;
     size_t length = 0;
     FILE *memory = open_memstream(&text, &length);
     if (memory)
-        print_summary(memory, program, summary, dry_run);
+        print_lines(memory, program, summary, dry_run, quiet);
     if (!memory || fclose(memory)) {
-        print_summary(stream, program, summary, dry_run); /* as long as its lines are */
+        print_lines(stream, program, summary, dry_run, quiet); /* as long as its lines are */
         free(text);
         return;
     }

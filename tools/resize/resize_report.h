@@ -47,8 +47,9 @@ FshStatus resize_report_add_finding(const ResizeReport *report, const char *path
                                     const char *reason, FshError *error);
 FshStatus resize_report_close(ResizeReport *report, FshError *error);
 
-/* Prints a few lines; dry_run: in the conditional. */
-void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run);
+/* Prints a few lines; dry_run: in the conditional; quiet: only what it warns of. */
+void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run,
+                          bool quiet);
 /* Prints one JSON object and a newline. FSH_ERR_MEMORY. */
 FshStatus resize_summary_print_json(FILE *stream, const ResizeSummary *summary, bool dry_run,
                                     FshError *error);

@@ -398,6 +398,8 @@ static void print_text(const Prediction *prediction)
         program_print_text(stdout, prediction->classes.likeliest);
         (void)fputc('\n', stdout);
     }
+    if (options->program.quiet)
+        return;
     (void)printf("%" PRIu64 " image%s %s%s%s", prediction->done, prediction->done == 1 ? "" : "s",
                  prediction->masks      ? "predicted, masks in "
                  : prediction->restores ? "restored into "

@@ -587,7 +587,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     if (options->program.json)
         status = training_print_json(&training, skipped, error);
     else
-        training_print_result(&training, options->report.verdict);
+        training_print_result(&training, options->report.verdict, options->program.quiet);
 done:
     if (status)
         status = ranks_explain(session->communicator, status, error);

@@ -163,23 +163,32 @@ static void print_files(const Training *training)
             (void)printf("%s/%s\n", training->record.folder, rows[i].name);
 }
 
-void training_print_result(const Training *training, bool verdict)
+/* Prints how long the run was and how fast. */
+static void print_speed(const Training *training)
 {
     const RunState *state = &training->state;
-    if (state->best.any)
-        print_best(training, "", &state->best);
-    if (state->best_average.any)
-        print_best(training, "EMA ", &state->best_average);
     const TrainPlan *plan = &training->session.plan;
     const bool counts = plan_counts_iterations(plan);
     const uint64_t length = counts ? plan_iterations(plan, state->steps_done) : state->epoch;
     (void)printf("%" PRIu64 " %s%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
                  length, counts ? "iteration" : "epoch", length == 1 ? "" : "s", training_seconds(training),
                  images_per_second(training), state->evaluation_seconds, loader_share(training));
-    char text[512];
-    training_say_verdict(training, text, sizeof text);
-    if (verdict)
+}
+
+void training_print_result(const Training *training, bool verdict, bool quiet)
+{
+    const RunState *state = &training->state;
+    if (state->best.any)
+        print_best(training, "", &state->best);
+    if (state->best_average.any)
+        print_best(training, "EMA ", &state->best_average);
+    if (!quiet)
+        print_speed(training);
+    if (verdict && !quiet) {
+        char text[512];
+        training_say_verdict(training, text, sizeof text);
         (void)printf("verdict: %s\n", text);
+    }
     print_files(training);
 }
 

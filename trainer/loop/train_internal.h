@@ -116,9 +116,9 @@ bool training_is_better(const Training *training, const Metrics *metrics, const 
 
 /* Writes what bounds the speed of the run, in a sentence. */
 void training_say_verdict(const Training *training, char *text, size_t text_bytes);
-/* Print the result on stdout: as lines, with the verdict if asked for, and as JSON. skipped: samples that
- * could not be read, of all ranks. FSH_ERR_MEMORY. */
-void training_print_result(const Training *training, bool verdict);
+/* Print the result on stdout: as lines, when quiet without speed and verdict, and as JSON. skipped: samples
+ * that could not be read, of all ranks. FSH_ERR_MEMORY. */
+void training_print_result(const Training *training, bool verdict, bool quiet);
 FshStatus training_print_json(Training *training, uint64_t skipped, FshError *error);
 /* Warns of everything that is missing and that the user would count on. Returns true if something is. */
 bool training_tell_losses(Training *training, uint64_t skipped);
