@@ -1,7 +1,5 @@
 #include "common/text.h"
 
-#include <stdint.h>
-
 bool text_has_suffix(const char *text, const char *suffix)
 {
     const size_t length = strlen(text), suffix_bytes = strlen(suffix);

@@ -3,6 +3,7 @@
 #define FSHARD_COMMON_TEXT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,13 @@ static inline const char *text_skip_blanks(const char *at, const char *end)
 static inline bool text_is_same(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
 {
     return a_bytes == b_bytes && memcmp(a, b, a_bytes) == 0;
+}
+
+/* Returns what makes a noun of the count: "" or "s". Use it for every counted noun that people read and of
+ * which there may be one. */
+static inline const char *text_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
 }
 
 /* Returns whether text ends with suffix, and is longer; a NUL ends both. */

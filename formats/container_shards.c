@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "common/file.h"
+#include "common/text.h"
 #include "formats/check.h"
 #include "formats/container.h"
 #include "formats/dictionary.h"
@@ -71,8 +72,9 @@ static FshStatus add_with_intact(FileReport *report, const ShardView *shard, int
                                  const FshError *found, FshError *error)
 {
     char reason[sizeof found->message + 64];
-    (void)snprintf(reason, sizeof reason, "%s; %" PRIu64 " intact records can be recovered", found->message,
-                   fsh_shard_count_intact(shard));
+    const uint64_t intact = fsh_shard_count_intact(shard);
+    (void)snprintf(reason, sizeof reason, "%s; %" PRIu64 " intact record%s can be recovered", found->message,
+                   intact, text_plural(intact));
     return fsh_report_add(report, found->status, row, NULL, reason, error);
 }
 

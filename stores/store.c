@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/text.h"
 #include "formats/manifest.h"
 #include "formats/xxh3.h"
 #include "stores/store_cache.h"
@@ -185,8 +186,8 @@ static void tell_fetched(Opening *opening, size_t files, uint64_t bytes, double 
         (void)snprintf(room, sizeof room, "; %u other dataset%s made room", removed, removed > 1 ? "s" : "");
     if (!opening->options->quiet)
         progress_note(&opening->progress, "%s: %s: fetched %zu file%s, %s in %.1f s (%s/s), into %s%s",
-                      opening->options->speaker, opening->address, files, files == 1 ? "" : "s", size,
-                      seconds, rate, opening->folder, room);
+                      opening->options->speaker, opening->address, files, text_plural(files), size, seconds,
+                      rate, opening->folder, room);
 }
 
 /* Fetches what is missing, with the entry's lock held alone. */

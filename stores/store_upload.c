@@ -441,8 +441,8 @@ static void tell_sent(StoreUpload *upload, const char *and)
     char size[32];
     progress_format_bytes(size, sizeof size, upload->sent_bytes);
     if (!upload->options.quiet)
-        progress_note(&upload->progress, "%s: %s: sent %" PRIu64 " files, %s%s", upload->options.speaker,
-                      upload->site.url.text, upload->sent_files, size, and);
+        progress_note(&upload->progress, "%s: %s: sent %" PRIu64 " file%s, %s%s", upload->options.speaker,
+                      upload->site.url.text, upload->sent_files, text_plural(upload->sent_files), size, and);
 }
 
 FshStatus store_upload_finish(StoreUpload *upload, const FshManifest *manifest, FshError *error)

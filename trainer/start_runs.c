@@ -16,6 +16,7 @@
 #include "common/file.h"
 #include "common/folder_lock.h"
 #include "common/interrupt.h"
+#include "common/text.h"
 #include "trainer/launch_gpus.h"
 #include "trainer/plan/recipe.h"
 #include "trainer/session/session.h"
@@ -462,8 +463,8 @@ static FshStatus run_sweep(Runs *runs, TrainOptions *options, bool *child_ret, b
     if (!status)
         status = claim(options, &lock, error);
     if (!status) {
-        tell(runs, "sweep: %zu runs, of which %zu have ended; %d at a time", runs->sweep->count,
-             count_finished(runs->sweep), runs->slot_count);
+        tell(runs, "sweep: %zu run%s, %zu ended before; %d at a time", runs->sweep->count,
+             text_plural(runs->sweep->count), count_finished(runs->sweep), runs->slot_count);
         status = do_runs(runs, options, child_ret, error);
     }
     if (*child_ret)

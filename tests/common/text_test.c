@@ -14,6 +14,13 @@ TEST(test_a_suffix_is_told)
     assert_false(text_has_suffix("", ""));
 }
 
+TEST(test_one_of_a_noun_has_no_s)
+{
+    assert_string_equal(text_plural(0), "s");
+    assert_string_equal(text_plural(1), "");
+    assert_string_equal(text_plural(2), "s");
+}
+
 TEST(test_utf8_is_told_from_what_is_none)
 {
     static const struct {

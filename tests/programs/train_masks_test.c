@@ -246,6 +246,7 @@ TEST_IN_FOLDER(test_classes_of_masks_have_their_names, folder)
                *plain = make_masks(folder, "plain", 6, 2, 0);
     name_masks(folder, shards, "ground\nbox\ndisc\nmoon\n");
     RunResult result = TRAIN(0, NET, "--epochs", "1", shards, out);
+    assert_contains(result.err, "training: 1 epoch, ");
     assert_contains(result.err, "images and masks (photos, labels), 4 classes");
     run_result_free(&result);
     char *table = test_file_read(test_path(folder, "out/per_class_best.csv"), NULL);

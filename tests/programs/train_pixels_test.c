@@ -214,7 +214,7 @@ TEST_IN_FOLDER(test_a_bad_sample_stops_before_training_or_is_skipped, folder)
     result = TRAIN(1, CONV8, "--cache", "pixels", "--on-error", "skip", "--force", shards, out);
     assert_contains(result.err, "packed from train/class01/000005.png");
     assert_contains(result.err, "skipped");
-    assert_contains(result.err, "1 samples could not be read");
+    assert_contains(result.err, "1 sample could not be read");
     assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
     run_result_free(&result);
 }

@@ -111,7 +111,7 @@ TEST_IN_FOLDER(test_a_folder_is_predicted_as_the_packed_images_are, folder)
     const char *out = test_path(folder, "out");
     TRAINED("--weights", weights, "--export", packed, test_path(folder, "shards"));
     test_file_write_text(test_path(folder, "images/val/notes.txt"), "no image");
-    SAYS(0, "images/val: 9; 1 other files are passed over", "--weights", weights, "--predict", out,
+    SAYS(0, "images/val: 9; 1 other file passed over", "--weights", weights, "--predict", out,
          test_path(folder, "images/val"));
     assert_same_rows(test_path(folder, "out/predictions.csv"), packed);
     assert_int_equal(test_count_files(out), 1);
@@ -575,7 +575,7 @@ TEST_IN_FOLDER(test_what_does_nothing_is_refused, folder)
          "--crop-border", "4", shards);
     SAYS(2, "--tile: ", "--weights", weights, "--predict", out, "--tile", "64", shards);
     test_file_write_text(test_path(folder, "none/notes.txt"), "no image");
-    SAYS(1, "none: there are no images (1 other files)", "--weights", weights, "--predict", out,
+    SAYS(1, "none: there are no images (1 other file)", "--weights", weights, "--predict", out,
          test_path(folder, "none"));
     SAYS(1, "notes.txt: is neither a shard nor a tar nor a dataset.json, nor an image", "--weights", weights,
          "--predict", out, test_path(folder, "none/notes.txt"));

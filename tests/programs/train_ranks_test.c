@@ -329,7 +329,7 @@ TEST_IN_FOLDER(test_a_skipped_sample_is_told_by_the_rank_that_met_it, folder)
     assert_int_equal(result.of[1].exit_status, 1);
     assert_contains(result.of[1].err, "warning: rank 1: ");
     assert_contains(result.of[1].err, "val-00001-of-00002.fshard record 1");
-    assert_contains(result.of[0].err, "samples could not be read and were skipped");
+    assert_contains(result.of[0].err, "could not be read, skipped");
     assert_contains_not(result.of[0].err, "rank 1");
     assert_string_equal(result.of[1].out, "");
     free_ranks(&result);

@@ -277,8 +277,7 @@ TEST_IN_FOLDER(test_choices_and_labels_are_of_all_sets, folder)
                              "2,1", a, b, test_path(folder, "chosen"));
     assert_contains(result.err, "set a: 6 samples of train, weight 2: 12 in an epoch, 6 of val");
     assert_contains(result.err, "set b: 9 samples of train, weight 1: 9 in an epoch, 9 of val");
-    assert_contains(result.err,
-                    "split train: 15 samples, 21 drawn in an epoch, 5 steps of 4 (1 samples left");
+    assert_contains(result.err, "split train: 15 samples, 21 drawn in an epoch, 5 steps of 4 (1 sample left");
     assert_contains(result.err, "5 of 6 classes");
     run_result_free(&result);
     result = TRAIN(0, SHORT, "--labels", csv, a, b, test_path(folder, "labels"));

@@ -25,7 +25,7 @@ TEST_IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped, folder)
     assert_contains(result.err, "warning: ");
     assert_contains(result.err, "train-00000-of-00002.fshard record 3");
     assert_contains(result.err, "skipped");
-    assert_contains(result.err, "1 samples could not be read");
+    assert_contains(result.err, "1 sample could not be read");
     assert_contains(result.out, "best top-1");
     assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
     run_result_free(&result);
@@ -44,7 +44,7 @@ TEST_IN_FOLDER(test_a_record_whose_header_is_bad_is_skipped, folder)
     free(bytes);
     SAYS(1, "train-00000-of-00002.fshard record 0", "--model", "conv8", "--epochs", "1", shards,
          test_path(folder, "stopped"));
-    SAYS(1, "1 samples could not be read", "--model", "conv8", "--epochs", "1", "--on-error", "skip", shards,
+    SAYS(1, "1 sample could not be read", "--model", "conv8", "--epochs", "1", "--on-error", "skip", shards,
          out);
     assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
 }

@@ -29,7 +29,7 @@ TEST_IN_FOLDER(test_a_sweep_runs_every_combination_with_every_seed, folder)
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunResult result = TRAIN(0, "--sweep", "lr=0.01,0.02", "--sweep", "nesterov=true,false", "--seeds", "2",
                              "--seed", "5", TINY, shards, out);
-    assert_contains(result.err, "sweep: 8 runs, of which 0 have ended; 1 at a time");
+    assert_contains(result.err, "sweep: 8 runs, 0 ended before; 1 at a time");
     assert_contains(result.err, "[8/8] lr=0.02,nesterov=false,seed=6: best top-1 ");
     assert_contains(result.out, "\nnesterov false, lr 0.02     2       2  ");
     assert_contains(result.out, "±: standard deviation over seeds");
@@ -83,7 +83,7 @@ TEST_IN_FOLDER(test_runs_that_have_ended_are_not_run_again, folder)
     /* More seeds, with two at a time. */
     RunResult result = TRAIN(0, "--sweep", "lr=0.01,0.02", "--seeds", "2", "--gpus", "2", "--device", "cpu",
                              TINY, shards, out);
-    assert_contains(result.err, "sweep: 4 runs, of which 2 have ended; 2 at a time");
+    assert_contains(result.err, "sweep: 4 runs, 2 ended before; 2 at a time");
     assert_contains_not(result.err, "[1/4]");
     assert_contains(result.err, "[2/4] lr=0.01,seed=1: begins");
     assert_contains(result.out, "\nlr 0.01     2       2  ");

@@ -413,8 +413,7 @@ TEST_IN_FOLDER(test_a_file_that_is_no_image_is_skipped_and_fpack_lists_it, folde
                              "skip", images, test_path(folder, "out"));
     char line[4096];
     (void)snprintf(line, sizeof line,
-                   "1 samples could not be read and were skipped; fpack %s lists them and leaves them out",
-                   images);
+                   "1 sample could not be read, skipped; fpack %s lists all and leaves them out", images);
     assert_contains(result.err, line);
     run_result_free(&result);
 }

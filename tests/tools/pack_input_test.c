@@ -319,7 +319,7 @@ TEST_IN_FOLDER(test_images_without_a_class_are_left_out, folder)
     /* A whole split without classes is an error, not a thousand lines. */
     source_jpeg(test_path(folder, "photos/val/1.jpg"), 20, 10, 3, 1);
     result = run_expecting(1, "fpack", source, test_path(folder, "other"), NULL);
-    assert_contains(result.err, "photos/val: its 1 images lie in no class folder");
+    assert_contains(result.err, "photos/val: its images (1) lie in no class folder");
     run_result_free(&result);
 }
 
@@ -377,7 +377,7 @@ TEST_IN_FOLDER(test_a_source_without_images_is_explained, folder)
 
     test_file_write_text(test_path(folder, "texts/a/note.txt"), "text");
     result = run_expecting(1, "fpack", test_path(folder, "texts"), packed, NULL);
-    assert_contains(result.err, "none of its 1 files is an image");
+    assert_contains(result.err, "none of its files (1) is an image");
     run_result_free(&result);
 
     source_jpeg(test_path(folder, "flat/x.jpg"), 20, 10, 3, 1);
@@ -394,7 +394,7 @@ TEST_IN_FOLDER(test_a_source_without_images_is_explained, folder)
 
     test_file_write_text(test_path(folder, "bad/a/x.jpg"), "text");
     result = run_expecting(1, "fpack", test_path(folder, "bad"), packed, NULL);
-    assert_contains(result.err, "none of its 1 samples can be packed");
+    assert_contains(result.err, "none of its samples (1) can be packed");
     run_result_free(&result);
     assert_false(access(packed, F_OK) == 0); /* nothing was made in all this */
 }

@@ -244,7 +244,7 @@ TEST_IN_FOLDER(test_a_list_that_is_none_is_refused, folder)
         {"\tcat\n", "line 1 has no path"},
         {"cat/0.jpg\tcat\ncat/0.jpg\tdog\n",
          "line 2 gives cat/0.jpg the label dog, and line 1 the label cat"},
-        {"x.jpg\tcat\n", "none of the 1 files in it can be packed"},
+        {"x.jpg\tcat\n", "none of the files in it (1) can be packed"},
     };
     source_two_classes(photos);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
@@ -271,7 +271,7 @@ TEST_IN_FOLDER(test_keys_of_a_list_differ, folder)
     test_file_write_text(list, "val/x.jpg\ta\nvalid/x.jpg\tb\nvalid/x.png\tb\n");
     RunResult result =
         run_expecting(0, "fpack", "--files-from", list, test_path(folder, "photos"), packed, NULL);
-    assert_contains(result.err, "1 samples have a key that another of their split has");
+    assert_contains(result.err, "numbered 1 key that another sample of the split has");
     run_result_free(&result);
     assert_list(packed, "val", "x.jpg 0\nx.jpg~2 1\nx.png 1\n");
 }
@@ -293,7 +293,7 @@ TEST_IN_FOLDER(test_chosen_classes_come_in_the_order_of_the_file, folder)
     test_file_write_text(classes, "eel\r\n\nwolf\ndog\tman's best friend\n");
     RunResult result =
         run_expecting(0, "fpack", "--classes", classes, test_path(folder, "set"), packed, NULL);
-    assert_contains(result.err, "4 images of other classes, such as train/cat/0.jpg, are left out");
+    assert_contains(result.err, "left out 4 images of other classes, such as train/cat/0.jpg");
     assert_contains(result.err, "1 of its 3 classes have no image, 'wolf' is the first");
     run_result_free(&result);
     assert_classes(packed, "eel,wolf,dog");

@@ -358,7 +358,7 @@ TEST_IN_FOLDER(test_ambiguous_matches_are_listed_and_left_out, folder)
     assert_contains(result.err, "b/x.jpeg: 'b' has 2 images for 'x'");
     assert_contains(result.err, "b/x.jpg: 'b' has 2 images for 'x'");
     assert_contains(result.err, "a/deep/b/y.jpg: lies below more than one side folder");
-    assert_contains(result.err, "warning: c/outside.jpg: 1 images such as this one lie below no side folder");
+    assert_contains(result.err, "warning: c/outside.jpg: below no side folder, as 1 image in all");
     run_result_free(&result);
     assert_int_equal(packed_count(packed, "train"), 1);
 }

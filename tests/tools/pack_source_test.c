@@ -127,8 +127,8 @@ TEST_IN_FOLDER(test_split_draws_a_datasets_train_and_val_anew, folder)
     source_two_splits(test_path(folder, "photos"));
     run_ok("fpack", test_path(folder, "photos"), test_path(folder, "first"), NULL);
     RunResult result = run_expecting(0, "fpack", "--split", "0.4", test_path(folder, "first"), again, NULL);
-    assert_contains(result.err, "--split: the val split that is there is put back: 3 samples join train");
-    assert_contains(result.err, "3 samples have a key that another of their split has");
+    assert_contains(result.err, "--split: puts back the val split that is there: 3 samples for train");
+    assert_contains(result.err, "numbered 3 keys that another sample of the split has");
     run_result_free(&result);
     assert_int_equal(packed_count(again, "train"), 5); /* of 5 cats and 3 dogs */
     assert_int_equal(packed_count(again, "val"), 3);

@@ -39,7 +39,7 @@ TEST_IN_FOLDER(test_tars_are_packed, folder)
     source_tar(folder, test_path(folder, "tars/set-val-000000.tar"), 1, 3);
     static const char train[] = "000000 0\n000001 1\n000000~2 1\n000001~2 2\n000002 3\n000000~3 2\n";
     RunResult result = run_expecting(0, "fpack", tars, packed, NULL);
-    assert_contains(result.err, "3 samples have a key that another of their split has; they get a number, "
+    assert_contains(result.err, "numbered 3 keys that another sample of the split has, "
                                 "such as 000000~2");
     run_result_free(&result);
     char *list = packed_list(packed, "train"), *val = packed_list(packed, "val");
@@ -341,6 +341,6 @@ TEST_IN_FOLDER(test_a_shard_without_labels_gets_no_classes_of_its_keys, folder)
     fsh_writer_close(&writer);
     free(bytes);
     RunResult result = run_expecting(1, "fpack", path, test_path(folder, "never"), NULL);
-    assert_contains(result.err, "none of its 2 samples has a label");
+    assert_contains(result.err, "none of its samples (2) has a label");
     run_result_free(&result);
 }

@@ -368,7 +368,7 @@ TEST_IN_FOLDER(test_a_file_that_is_still_damaged_changes_no_byte, folder)
     pack_ok(NULL, NULL, lost, one);
     test_file_write(test_path(folder, "lost/ant/0.jpg"), "x\n", 2);
     test_file_write(test_path(folder, "lost/bee/0.jpg"), "x\n", 2);
-    assert_refused(folder, NULL, "--update", lost, one, 1, "none of its 2 samples can be packed");
+    assert_refused(folder, NULL, "--update", lost, one, 1, "none of its samples (2) can be packed");
     pack_ok(dry, "--update", lost, one);
 }
 

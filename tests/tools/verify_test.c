@@ -90,7 +90,7 @@ TEST_IN_FOLDER(test_control_characters_of_names_reach_no_terminal, folder)
     source_class(test_path(folder, "photos"), "out\nside\xc2\x9b", 1);
     RunResult result = run_expecting(0, "fpack", source, packed, NULL);
     assert_contains(result.err, "warning: cat?[31m: the only class");
-    assert_contains(result.err, "warning: out?side?/0.jpg: 1 images such as this");
+    assert_contains(result.err, "warning: out?side?/0.jpg: outside train, val and test, as 1 image in all");
     assert_contains(result.err, "fpack: ");
     assert_contains_not(result.err, "\x1b");
     run_result_free(&result);

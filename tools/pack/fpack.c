@@ -12,6 +12,7 @@
 #include "common/json_text.h"
 #include "common/program.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "imaging/decode.h"
 #include "stores/store.h"
 #include "tools/job/destination.h"
@@ -111,9 +112,9 @@ static void print_repaired_line(const RepairOptions *options, const RepairResult
     (void)fputs("fpack: ", stderr);
     program_print_text(stderr, options->folder);
     (void)fprintf(stderr,
-                  ": " FSH_MANIFEST_NAME " %s from %" PRIu64 " file%s, %" PRIu64 " samples; id %s; mean",
-                  options->dry_run ? "would be made again" : "made again", files, files == 1 ? "" : "s",
-                  samples, manifest->id);
+                  ": " FSH_MANIFEST_NAME " %s from %" PRIu64 " file%s, %" PRIu64 " sample%s; id %s; mean",
+                  options->dry_run ? "would be made again" : "made again", files, text_plural(files), samples,
+                  text_plural(samples), manifest->id);
     for (uint32_t i = 0; i < result->statistics.channels; i++)
         (void)fprintf(stderr, " %.3f", result->statistics.mean[i]);
     (void)fputs(", std", stderr);

@@ -8,6 +8,7 @@
 #include "common/file.h"
 #include "common/pool.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "formats/source_list.h"
 #include "tools/pack/pack_blueprint.h"
 #include "tools/pack/pack_budget.h"
@@ -442,12 +443,11 @@ static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshE
 static FshStatus finish(Run *run, FshError *error)
 {
     if (run->all_unread_count)
-        return fsh_error_set(error, FSH_ERR_SYSTEM,
-                             "%s: not finished: %" PRIu64
-                             " sample%s could not be read; the same command goes on "
-                             "with them, --on-error skip finishes without them",
-                             run->plan->found.options->destination, run->all_unread_count,
-                             run->all_unread_count == 1 ? "" : "s");
+        return fsh_error_set(
+            error, FSH_ERR_SYSTEM,
+            "%s: not finished: %" PRIu64 " sample%s could not be read; the same command goes on "
+            "with them, --on-error skip finishes without them",
+            run->plan->found.options->destination, run->all_unread_count, text_plural(run->all_unread_count));
     const PackOptions *options = run->plan->found.options;
     if (options->part.count || run->plan->base) {
         const FshStatus status = options->taker && options->part.count
@@ -464,7 +464,7 @@ static FshStatus finish(Run *run, FshError *error)
         return status
                    ? status
                    : fsh_error_set(error, FSH_ERR_CORRUPT,
-                                   "%s: none of its %" PRIu64 " samples can be packed; nothing was written",
+                                   "%s: none of its samples (%" PRIu64 ") can be packed; nothing was written",
                                    run->plan->found.root, run->plan->split.sample_count);
     }
     return pack_finish(&run->blueprint, &run->destination, run->plan->found.options->taker, run->result,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/text.h"
 #include "tools/pack/pack_keyed.h"
 
 enum { LIST_BYTES_MAX = 64 << 20 };
@@ -133,8 +134,9 @@ static FshStatus keep_samples(PackKeyed *keyed, const int32_t *labels, size_t ch
     if (keyed->other_class_count == 0)
         return FSH_OK;
     return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, "--classes",
-                      "%llu images of other classes, such as %s, are left out",
-                      (unsigned long long)keyed->other_class_count, keyed->other_class_example);
+                      "left out %llu image%s of other classes, such as %s",
+                      (unsigned long long)keyed->other_class_count, text_plural(keyed->other_class_count),
+                      keyed->other_class_example);
 }
 
 static FshStatus tell_missing(PackKeyed *keyed, const NameList *chosen, FshError *error)

@@ -15,6 +15,7 @@
 #include "common/paired_names.h"
 #include "common/path.h"
 #include "common/folder_list.h"
+#include "common/text.h"
 #include "imaging/mask.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
@@ -355,8 +356,8 @@ static FshStatus warn_layout(PackKeyed *keyed, const Layout *layout, FshError *e
     }
     if (!status && layout->outside_count)
         status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, layout->outside_example,
-                            "%llu images such as this one lie outside train, val and test; left alone",
-                            (unsigned long long)layout->outside_count);
+                            "outside train, val and test, as %llu image%s in all; left alone",
+                            (unsigned long long)layout->outside_count, text_plural(layout->outside_count));
     return status;
 }
 
@@ -433,7 +434,7 @@ static FshStatus refuse_stray(const PackKeyed *keyed, const Layout *layout, FshE
         if (root->flat && root->stray_count)
             return fsh_error_set(
                 error, FSH_ERR_MISMATCH,
-                "%s/%s: its %llu images lie in no class folder; put each into a folder named "
+                "%s/%s: its images (%llu) lie in no class folder; put each into a folder named "
                 "after its class, as in %s, or say with --labels what they are",
                 keyed->found->root, root->name, (unsigned long long)root->stray_count,
                 layout->reference->name);

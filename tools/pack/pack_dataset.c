@@ -11,6 +11,7 @@
 
 #include "common/file.h"
 #include "common/path.h"
+#include "common/text.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
 #include "tools/pack/pack_keyed.h"
@@ -259,9 +260,10 @@ static FshStatus take_samples(PackKeyed *keyed, FshError *error)
             status = take_sample(keyed, (PackSplitIndex)split, joins ? PACK_TRAIN : (PackSplitIndex)split, i,
                                  error);
         if (joins && samples && !status)
-            status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, "--split",
-                                "the val split that is there is put back: %llu samples join train",
-                                (unsigned long long)samples->sample_count);
+            status =
+                notes_addf(&keyed->found->notes->warnings, FSH_OK, error, "--split",
+                           "puts back the val split that is there: %llu sample%s for train",
+                           (unsigned long long)samples->sample_count, text_plural(samples->sample_count));
     }
     return status;
 }
@@ -383,15 +385,15 @@ static FshStatus check_labels(PackKeyed *keyed, FshError *error)
         return FSH_OK;
     if (count == keyed->sample_count)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "%s: none of its %llu samples has a label, and they are no pairs: %ssay with "
+                             "%s: none of its samples (%llu) has a label, and they are no pairs: %ssay with "
                              "--labels what they are",
                              keyed->found->root, (unsigned long long)count,
                              memchr(example->key, '/', example->key_bytes)
                                  ? "their folders are no CLASS/ or SPLIT/CLASS/ throughout; "
                                  : "");
     return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
-                      "%llu samples have no label, %.*s is the first; kept without one",
-                      (unsigned long long)count, (int)example->key_bytes, example->key);
+                      "kept %llu sample%s without a label, such as %.*s", (unsigned long long)count,
+                      text_plural(count), (int)example->key_bytes, example->key);
 }
 
 FshStatus key_dataset(PackKeyed *keyed, FshError *error)

@@ -63,7 +63,7 @@ static FshStatus refuse_no_samples(const PackKeyed *keyed, FshError *error)
     if (keyed->found->files.count == 0)
         (void)snprintf(found, sizeof found, "the folder holds no file");
     else if (image_count == 0)
-        (void)snprintf(found, sizeof found, "none of its %llu files is an image",
+        (void)snprintf(found, sizeof found, "none of its files (%llu) is an image",
                        (unsigned long long)keyed->found->files.count);
     else if (options->field_count == 0 && all_lie_in_the_root(keyed))
         (void)snprintf(found, sizeof found,

@@ -122,9 +122,8 @@ static FshStatus number_keys(PackKeyed *keyed, KeyTable *table, FshError *error)
     if (status || !count)
         return status;
     return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
-                      "%llu samples have a key that another of their split has; they get a number, such as "
-                      "%.*s",
-                      (unsigned long long)count, (int)example->key_bytes, example->key);
+                      "numbered %llu key%s that another sample of the split has, such as %.*s",
+                      (unsigned long long)count, text_plural(count), (int)example->key_bytes, example->key);
 }
 
 FshStatus key_mend(PackKeyed *keyed, FshError *error)

@@ -289,7 +289,7 @@ FshStatus key_list(PackKeyed *keyed, FshError *error)
         status = key_mend(keyed, error);
     if (!status && keyed->sample_count == 0)
         status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
-                               "%s: none of the %llu files in it can be packed; paths are below %s", name,
+                               "%s: none of the files in it (%llu) can be packed; paths are below %s", name,
                                (unsigned long long)found->files.count, found->root);
     free((void *)texts);
     return status;

@@ -143,8 +143,8 @@ static FshStatus collect(PackKeyed *keyed, SideImage *images, uint64_t *count_re
     }
     if (!status && outside_count)
         status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, outside_example,
-                            "%llu images such as this one lie below no side folder; left alone",
-                            (unsigned long long)outside_count);
+                            "below no side folder, as %llu image%s in all; left alone",
+                            (unsigned long long)outside_count, text_plural(outside_count));
     *count_ret = count;
     return status;
 }

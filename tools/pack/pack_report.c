@@ -9,6 +9,7 @@
 #include "common/json_text.h"
 #include "common/program.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "stores/store.h"
 #include "tools/job/job.h"
 
@@ -128,7 +129,7 @@ static void warn_of_masks(FILE *stream, const Report *report)
         "fpack: warning: the largest value of the masks is %u, but only %u value%s occur%s (%s%s): they "
         "look like the grays of a picture, and not like indices; ftrain would learn %u classes: number "
         "the classes 0, 1, 2 and on (255: no class) and pack again\n",
-        classes - 1, count, count == 1 ? "" : "s", count == 1 ? "s" : "", values, count > SHOWN ? ", …" : "",
+        classes - 1, count, text_plural(count), count == 1 ? "s" : "", values, count > SHOWN ? ", …" : "",
         classes);
 }
 
@@ -162,8 +163,9 @@ static void print_speed(FILE *stream, const PackResult *result)
 static void print_chosen(FILE *stream, const PackChosen *chosen)
 {
     char raw_count[32], copy_count[32], raw_bytes[32], copy_bytes[32];
-    (void)fprintf(stream, "fpack: auto: %s samples raw (%s), %s as they are (%s)\n",
+    (void)fprintf(stream, "fpack: auto: %s sample%s raw (%s), %s as they are (%s)\n",
                   progress_format_count(raw_count, sizeof raw_count, chosen->raw_count),
+                  text_plural(chosen->raw_count),
                   progress_format_bytes(raw_bytes, sizeof raw_bytes, chosen->raw_bytes),
                   progress_format_count(copy_count, sizeof copy_count, chosen->copy_count),
                   progress_format_bytes(copy_bytes, sizeof copy_bytes, chosen->copy_bytes));
@@ -177,7 +179,7 @@ static void print_planes(FILE *stream, const PackPlanes *planes)
         return;
     (void)fprintf(stream, "fpack: yuv420: %s image%s as planes (%s)",
                   progress_format_count(count, sizeof count, planes->planes_count),
-                  planes->planes_count == 1 ? "" : "s",
+                  text_plural(planes->planes_count),
                   progress_format_bytes(bytes, sizeof bytes, planes->planes_bytes));
     if (planes->raw_count)
         (void)fprintf(stream, "; %s raw (%s): in colour, and no JPEG whose planes could be kept",
@@ -215,19 +217,20 @@ static void print_update(FILE *stream, const UpdateCounts *counts, bool dry_run)
         (void)fputs("; nothing to do\n", stream);
     else
         (void)fprintf(stream, "; %zu shard%s %sadded, %zu removed\n", counts->new_files,
-                      counts->new_files == 1 ? "" : "s", dry_run ? "would be " : "", counts->gone_files);
+                      text_plural(counts->new_files), dry_run ? "would be " : "", counts->gone_files);
     if (counts->moved)
-        (void)fprintf(stream, "fpack: %s unchanged samples packed again: their shards had lost too much\n",
-                      progress_format_count(number, sizeof number, counts->moved));
+        (void)fprintf(
+            stream, "fpack: packed again, for shards that had lost too much: %s unchanged sample%s\n",
+            progress_format_count(number, sizeof number, counts->moved), text_plural(counts->moved));
     if (counts->dead_records)
-        (void)fprintf(stream, "fpack: %s records of %zu shard%s are dead space\n",
-                      progress_format_count(number, sizeof number, counts->dead_records), counts->dead_files,
-                      counts->dead_files == 1 ? "" : "s");
+        (void)fprintf(stream, "fpack: dead space: %s record%s of %zu shard%s\n",
+                      progress_format_count(number, sizeof number, counts->dead_records),
+                      text_plural(counts->dead_records), counts->dead_files, text_plural(counts->dead_files));
     if (counts->waiting_files)
         (void)fprintf(stream,
                       "fpack: %zu old shard%s stay%s for who reads the dataset as it was; a later --update "
                       "removes them\n",
-                      counts->waiting_files, counts->waiting_files == 1 ? "" : "s",
+                      counts->waiting_files, text_plural(counts->waiting_files),
                       counts->waiting_files == 1 ? "s" : "");
 }
 
@@ -241,7 +244,8 @@ static void print_summary(FILE *stream, const Report *report)
     (void)fputs(report->dry_run ? ": would hold " : ": ", stream);
     if (report->part.count)
         (void)fprintf(stream, "part %u/%u: ", report->part.index, report->part.count);
-    (void)fprintf(stream, "%s samples (", progress_format_count(count, sizeof count, result->sample_count));
+    (void)fprintf(stream, "%s sample%s (", progress_format_count(count, sizeof count, result->sample_count),
+                  text_plural(result->sample_count));
     print_splits(stream, manifest);
     (void)fputs("; ", stream);
     print_kind(stream, manifest);

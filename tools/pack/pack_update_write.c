@@ -247,7 +247,7 @@ static FshStatus refuse_empty(const Update *update, FshError *error)
     return status
                ? status
                : fsh_error_set(error, FSH_ERR_CORRUPT,
-                               "%s: none of its %" PRIu64 " samples can be packed; %s is as it was",
+                               "%s: none of its samples (%" PRIu64 ") can be packed; %s is as it was",
                                update->options->source, update->planned_count, update->options->destination);
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/pool.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "tar/tar_write.h"
 #include "common/walk.h"
 #include "imaging/shrink_names.h"
@@ -461,10 +462,10 @@ static FshStatus refuse_nothing(const Run *run, FshError *error)
         list = "standard input";
     return resize_summary_images(run->summary)
                ? FSH_OK
-               : fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: %s (%llu other files)",
-                               list ? list : options->source.path,
-                               list ? "the list names no image" : "no images in it",
-                               (unsigned long long)run->summary->other_count);
+               : fsh_error_set(
+                     error, FSH_ERR_NOT_FOUND, "%s: %s (%llu other file%s)",
+                     list ? list : options->source.path, list ? "the list names no image" : "no images in it",
+                     (unsigned long long)run->summary->other_count, text_plural(run->summary->other_count));
 }
 
 FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, void *context,

@@ -11,6 +11,7 @@
 
 #include "common/progress.h"
 #include "common/json_text.h"
+#include "common/text.h"
 #include "tools/job/job.h"
 
 static const char *const outcome_names[RESIZE_OUTCOME_COUNT] = {
@@ -256,11 +257,6 @@ static void print_saved(FILE *stream, const ResizeSummary *summary)
             100.0 * (double)(summary->bytes_before - summary->bytes_after) / (double)summary->bytes_before);
 }
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 /* Prints bytes and rate, where anything was written: else they say nothing. */
 static void print_written(FILE *stream, const char *program, const ResizeSummary *summary)
 {
@@ -290,7 +286,7 @@ static void print_warnings(FILE *stream, const char *program, const ResizeSummar
                       "%s: warning: %" PRIu64
                       " pair%s with a PNG of a palette or of gray on one side alone: if "
                       "those are masks of segmentation, their values are mixed; --masks A:B keeps them\n",
-                      program, summary->masked_pairs_count, plural(summary->masked_pairs_count));
+                      program, summary->masked_pairs_count, text_plural(summary->masked_pairs_count));
 }
 
 static void print_summary(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run)
@@ -300,7 +296,7 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
     (void)fprintf(stream, "%s: ", program);
     if (summary->part.count)
         (void)fprintf(stream, "part %u/%u: ", summary->part.index, summary->part.count);
-    (void)fprintf(stream, "%" PRIu64 " image%s", images, plural(images));
+    (void)fprintf(stream, "%" PRIu64 " image%s", images, text_plural(images));
     const char *separator = ": ";
     for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++) {
         if (summary->outcome_counts[i] == 0)
@@ -313,7 +309,7 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
         (void)fputs("; stopped before the end", stream);
     if (summary->files_left)
         (void)fprintf(stream, ", %" PRIu64 " file%s not looked at", summary->files_left,
-                      plural(summary->files_left));
+                      text_plural(summary->files_left));
     if (dry_run) {
         (void)fprintf(stream, "\n%s: headers read only, nothing written\n", program);
     } else {
@@ -332,10 +328,10 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
                       program, summary->unlinked_count);
     if (summary->mixed_pairs_count)
         (void)fprintf(stream, "%s: %" PRIu64 " pair%s with one side gray and the other in colours\n", program,
-                      summary->mixed_pairs_count, plural(summary->mixed_pairs_count));
+                      summary->mixed_pairs_count, text_plural(summary->mixed_pairs_count));
     if (summary->other_count)
         (void)fprintf(stream, "%s: %" PRIu64 " other file%s left alone\n", program, summary->other_count,
-                      plural(summary->other_count));
+                      text_plural(summary->other_count));
 }
 
 /* Prints a line, and goes on in another where it has more than 80 columns: after the program's name, at a

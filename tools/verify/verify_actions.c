@@ -82,11 +82,11 @@ static void print_extracted(const ActionOptions *options, const VerifyReport *re
     if (options->quiet)
         return;
     program_print_text(stdout, options->target);
-    (void)printf(": %s files, %s", progress_format_count(count, sizeof count, result->file_count),
-                 progress_format_bytes(bytes, sizeof bytes, result->bytes));
+    (void)printf(": %s file%s, %s", progress_format_count(count, sizeof count, result->file_count),
+                 text_plural(result->file_count), progress_format_bytes(bytes, sizeof bytes, result->bytes));
     if (report->problem_count)
         (void)printf("; %s problem%s", progress_format_count(count, sizeof count, report->problem_count),
-                     report->problem_count == 1 ? "" : "s");
+                     text_plural(report->problem_count));
     (void)printf("\n");
 }
 
@@ -144,7 +144,7 @@ FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError
                                 JSON_SORT_KEYS, error);
     else if (!status && !options->quiet) {
         program_print_text(stdout, options->target);
-        (void)printf(": %zu samples%s\n", thumbs.count,
+        (void)printf(": %zu sample%s%s\n", thumbs.count, text_plural(thumbs.count),
                      *partial_ret ? ", of which some cannot be decoded (--decode lists them)" : "");
     }
     thumbs_free(&thumbs);
@@ -228,10 +228,12 @@ FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshErro
                            JSON_SORT_KEYS, error);
     } else if (!status && !options->quiet) {
         program_print_text(stdout, options->target);
-        (void)printf(": %s records, %s", progress_format_count(count, sizeof count, report.record_count),
+        (void)printf(": %s record%s, %s", progress_format_count(count, sizeof count, report.record_count),
+                     text_plural(report.record_count),
                      progress_format_bytes(bytes, sizeof bytes, report.record_bytes));
         if (report.lost_ranges && report.indexed)
-            (void)printf("; %s records lost", progress_format_count(count, sizeof count, report.lost_ranges));
+            (void)printf("; %s record%s lost", progress_format_count(count, sizeof count, report.lost_ranges),
+                         text_plural(report.lost_ranges));
         if (report.lost_ranges)
             (void)printf("; %s lost", progress_format_bytes(bytes, sizeof bytes, report.lost_bytes));
         else

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "common/progress.h"
+#include "common/text.h"
 #include "tools/verify/verify_faults.h"
 #include "tools/verify/verify_html_parts.h"
 #include "tools/verify/verify_report.h"
@@ -149,7 +150,7 @@ static void add_heading(HtmlPage *page, const VerifyReport *report, const Verify
     if (report->problem_count)
         html_add(page, "<p class=\"status\"><b class=\"bad\">%s problem%s</b></p>",
                  progress_format_count(count, sizeof count, report->problem_count),
-                 report->problem_count == 1 ? "" : "s");
+                 text_plural(report->problem_count));
     else
         html_add(page, "<p class=\"status\"><b class=\"ok\">ok</b></p>");
     if (report->opened)

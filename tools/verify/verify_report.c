@@ -6,6 +6,7 @@
 
 #include "common/program.h"
 #include "common/progress.h"
+#include "common/text.h"
 
 enum {
     CLASSES_SHOWN = 20,  /* all, if there are no more */
@@ -278,8 +279,9 @@ const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *repo
         !fsh_container_has(report->manifest.container, FSH_HAS_CHECKSUMS))
         proved = "structure of files and samples"; /* they carry no checksums */
     if (options->level == VERIFY_DECODE)
-        (void)snprintf(decoded, sizeof decoded, ", %s images decoded",
-                       progress_format_count(count, sizeof count, report->decoded_count));
+        (void)snprintf(decoded, sizeof decoded, ", %s image%s decoded",
+                       progress_format_count(count, sizeof count, report->decoded_count),
+                       text_plural(report->decoded_count));
     else if (report->pair_count)
         (void)snprintf(decoded, sizeof decoded,
                        "; images were decoded small, for the pairs (in full: --decode)");
@@ -315,7 +317,7 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
     if (report->problem_count)
         (void)fprintf(stream, "%s problem%s",
                       progress_format_count(count, sizeof count, report->problem_count),
-                      report->problem_count == 1 ? "" : "s");
+                      text_plural(report->problem_count));
     else
         (void)fprintf(stream, "ok");
     if (!report->opened) {

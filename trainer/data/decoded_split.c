@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "common/progress.h"
+#include "common/text.h"
 
 static void free_memory(DecodedMemory *memory)
 {
@@ -169,10 +170,10 @@ FshStatus decoded_source_tell(const PixelSource *source, char *line, size_t line
     if (split->team && split->team->count > 1)
         (void)snprintf(ranks, sizeof ranks, ", %s for %" PRIu64 " ranks",
                        split->divided ? "a part on each" : "once", split->team->count);
-    (void)snprintf(line, line_bytes, "%s: %" PRIu64 " samples, %s of pixels %s%s%s, in %.1f s",
+    (void)snprintf(line, line_bytes, "%s: %" PRIu64 " sample%s, %s of pixels %s%s%s, in %.1f s",
                    source->options.samples.split->info->name, split->sample_count,
-                   progress_format_bytes(bytes, sizeof bytes, split->bytes), source->type->loaded,
-                   tell_form(split, form, sizeof form), ranks, split->seconds);
+                   text_plural(split->sample_count), progress_format_bytes(bytes, sizeof bytes, split->bytes),
+                   source->type->loaded, tell_form(split, form, sizeof form), ranks, split->seconds);
     return FSH_OK;
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/interrupt.h"
 #include "common/progress.h"
+#include "common/text.h"
 
 const char *const loader_bottleneck_names[] = {"CPU", "disk", "memory", NULL};
 
@@ -225,7 +226,7 @@ static void tell_pass(const Teller *teller, const char *name, const LoaderBenchP
          "%s: of %.2f s of %d worker%s: read %.0f %%, decode %.0f %%, augment %.0f %%, copy %.0f %%; %.0f %% "
          "not on a "
          "processor, %llu pages waited for",
-         name, busy, report->workers, report->workers == 1 ? "" : "s",
+         name, busy, report->workers, text_plural((uint64_t)report->workers),
          share(samples->seconds[SAMPLE_READ], busy), share(samples->seconds[SAMPLE_DECODE], busy),
          share(samples->seconds[SAMPLE_AUGMENT], busy), share(samples->seconds[SAMPLE_COPY], busy),
          share(waiting > 0 ? waiting : 0, busy), (unsigned long long)pass->work.page_reads);
@@ -245,5 +246,6 @@ void loader_bench_tell(const LoaderBenchReport *report, void (*print)(void *cont
     }
     tell_pass(&teller, "warm", &report->warm, report);
     if (report->problems)
-        tell(&teller, "%llu samples could not be used; see fverify", (unsigned long long)report->problems);
+        tell(&teller, "%llu sample%s could not be used; see fverify", (unsigned long long)report->problems,
+             text_plural(report->problems));
 }

@@ -9,6 +9,7 @@
 #include "common/cpu.h"
 #include "common/pool.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "formats/names.h"
 #include "formats/xxh3.h"
 #include "trainer/data/class_draw.h"
@@ -379,7 +380,7 @@ static void tell_unmet(const Choosing *choosing, SampleChoice *made)
     if (count)
         (void)snprintf(made->unmet, sizeof made->unmet,
                        "%" PRIu64 " name%s in files of --where %s no sample's key, as '%.100s' in %.100s",
-                       count, count == 1 ? "" : "s", count == 1 ? "is" : "are", first, file);
+                       count, text_plural(count), count == 1 ? "is" : "are", first, file);
 }
 
 static FshStatus choose(Choosing *choosing, uint64_t seed, SampleChoice *made, FshError *error)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text.h"
+
 static FshStatus out_of_memory(size_t count, FshError *error)
 {
     return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu sets", count);
@@ -102,7 +104,7 @@ FshStatus training_sets_weigh(TrainingSets *sets, const double *weights, size_t 
                        sets->names[i]);
     if (count != sets->count)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "--set-weights: %zu weight%s for %zu set%s: %s", count,
-                             count == 1 ? "" : "s", sets->count, sets->count == 1 ? "" : "s", names);
+                             text_plural(count), sets->count, text_plural(sets->count), names);
     for (size_t i = 0; i < count; i++)
         alike &= weights[i] == 1;
     if (alike)

@@ -202,9 +202,10 @@ static FshStatus find_images(Prediction *prediction, FshError *error)
     if (!status && prediction->source.image_count == 0)
         status =
             fsh_error_set(error, FSH_ERR_NOT_FOUND,
-                          "%s: there are no images (%" PRIu64 " other files); names of images end in .jpg, "
+                          "%s: there are no images (%" PRIu64 " other file%s); names of images end in .jpg, "
                           ".png, .tif and the like",
-                          options->shards ? options->shards : ".", prediction->source.other_count);
+                          options->shards ? options->shards : ".", prediction->source.other_count,
+                          text_plural(prediction->source.other_count));
     prediction->bad += prediction->source.problem_count;
     return status;
 }
@@ -234,8 +235,8 @@ static void describe(Prediction *prediction)
     if (prediction->existing)
         (void)snprintf(existing, sizeof existing, ", %" PRIu64 " of them done already", prediction->existing);
     if (source->other_count)
-        (void)snprintf(others, sizeof others, "; %" PRIu64 " other files are passed over",
-                       source->other_count);
+        (void)snprintf(others, sizeof others, "; %" PRIu64 " other file%s passed over", source->other_count,
+                       text_plural(source->other_count));
     session_describe(session);
     console_line(&session->console, "images: %s: %" PRIu64 "%s%s", fsh_path(session->data.dataset),
                  source->image_count, existing, others);
@@ -400,7 +401,7 @@ static void print_text(const Prediction *prediction)
     }
     if (options->program.quiet)
         return;
-    (void)printf("%" PRIu64 " image%s %s%s%s", prediction->done, prediction->done == 1 ? "" : "s",
+    (void)printf("%" PRIu64 " image%s %s%s%s", prediction->done, text_plural(prediction->done),
                  prediction->masks      ? "predicted, masks in "
                  : prediction->restores ? "restored into "
                                         : "predicted, a row for each in ",

@@ -4,6 +4,7 @@
 
 #include "common/json_text.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "trainer/session/describe.h"
 #include "trainer/loop/predict.h"
 #include "trainer/loop/run_output.h"
@@ -59,18 +60,18 @@ static void print_sets(const Session *session)
     char text[240];
     for (size_t i = 0; i < sets->count && sets->count > 1; i++) {
         const Metrics *metrics = &session->set_metrics[NETWORK_TRAINED][i];
-        (void)printf("%s: %s, loss %.4f on %" PRIu64 " samples\n", sets->names[i],
+        (void)printf("%s: %s, loss %.4f on %" PRIu64 " sample%s\n", sets->names[i],
                      metrics_tell(metrics, session->data.class_count, text, sizeof text),
-                     metrics_value(metrics, METRIC_LOSS), metrics->count);
+                     metrics_value(metrics, METRIC_LOSS), metrics->count, text_plural(metrics->count));
     }
 }
 
 static void print_text(const Metrics *metrics, int64_t classes, double seconds)
 {
     char text[240];
-    (void)printf("%s, loss %.4f on %" PRIu64 " samples in %.1f s\n",
+    (void)printf("%s, loss %.4f on %" PRIu64 " sample%s in %.1f s\n",
                  metrics_tell(metrics, classes, text, sizeof text), metrics_value(metrics, METRIC_LOSS),
-                 metrics->count, seconds);
+                 metrics->count, text_plural(metrics->count), seconds);
 }
 
 /* Refuses options that apply only to plain images and do nothing for a dataset. */

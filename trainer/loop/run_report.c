@@ -12,6 +12,7 @@
 
 #include "common/options_config.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "trainer/plan/evaluation_interval.h"
 #include "trainer/report/findings.h"
 #include "trainer/report/html_report.h"
@@ -78,8 +79,9 @@ static void list_sets(FactList *list, const TrainingData *data)
         char name[FACT_TEXT];
         const uint64_t samples = set_samples(data->train, i);
         (void)snprintf(name, sizeof name, "set %.200s", sets->names[i]);
-        add_fact(list, name, "%" PRIu64 " samples, %" PRIu64 " in an epoch, %" PRIu64 " to evaluate on",
-                 samples, sets->weights ? set_draws(sets->weights[i], samples) : samples,
+        add_fact(list, name, "%" PRIu64 " sample%s, %" PRIu64 " in an epoch, %" PRIu64 " to evaluate on",
+                 samples, text_plural(samples),
+                 sets->weights ? set_draws(sets->weights[i], samples) : samples,
                  data->evaluation ? set_samples(data->evaluation, i) : 0);
     }
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
+#include "common/text.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/deciding_options.h"
 #include "trainer/report/run_record.h"
@@ -134,7 +135,7 @@ static FshStatus check_shape(const char *path, const RunShape *was, const RunSha
             "%s: the run had %" PRIu64 " rank%s, this one has %" PRIu64
             ", and its version has not noted the batch size that it chose; start as many, or begin "
             "a new run with --weights",
-            path, was->ranks, was->ranks == 1 ? "" : "s", now->ranks);
+            path, was->ranks, text_plural(was->ranks), now->ranks);
     const uint64_t before = run_shape_images(was), after = run_shape_images(now);
     say_what_fits(now, before, fits, sizeof fits);
     if (before != after)

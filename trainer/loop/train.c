@@ -11,6 +11,7 @@
 #include "common/file.h"
 #include "common/interrupt.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "trainer/session/describe.h"
 #include "trainer/session/ranks_alike.h"
 #include "trainer/session/ranks_weights.h"
@@ -398,8 +399,9 @@ static FshStatus run_epochs(Training *training, FshError *error)
         status = run_epoch(training, error);
     console_clear(&session->console);
     if (!status && training->stopped_early)
-        console_line(&session->console, "stopped early: %s has not got better in %lld epochs",
-                     metric_names[plan->early_stop_metric], (long long)plan->early_stop.patience);
+        console_line(&session->console, "stopped early: %s has not got better in %lld epoch%s",
+                     metric_names[plan->early_stop_metric], (long long)plan->early_stop.patience,
+                     text_plural((uint64_t)plan->early_stop.patience));
     return status;
 }
 

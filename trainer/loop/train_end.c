@@ -9,6 +9,7 @@
 
 #include "common/file.h"
 #include "common/json_text.h"
+#include "common/text.h"
 #include "trainer/report/run_history.h"
 #include "trainer/report/verdict.h"
 #include "trainer/session/describe.h"
@@ -72,8 +73,8 @@ static void say_place(const Training *training, char *text, size_t text_bytes)
     if (plan_counts_iterations(plan))
         (void)snprintf(text, text_bytes, "iteration %" PRIu64, plan_iterations(plan, state->steps_done));
     else
-        (void)snprintf(text, text_bytes, "epoch %" PRIu64 " after %" PRIu64 " steps", state->epoch,
-                       state->step);
+        (void)snprintf(text, text_bytes, "epoch %" PRIu64 " after %" PRIu64 " step%s", state->epoch,
+                       state->step, text_plural(state->step));
 }
 
 FshStatus training_stop_for_signal(Training *training, FshError *error)
@@ -171,7 +172,7 @@ static void print_speed(const Training *training)
     const bool counts = plan_counts_iterations(plan);
     const uint64_t length = counts ? plan_iterations(plan, state->steps_done) : state->epoch;
     (void)printf("%" PRIu64 " %s%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
-                 length, counts ? "iteration" : "epoch", length == 1 ? "" : "s", training_seconds(training),
+                 length, counts ? "iteration" : "epoch", text_plural(length), training_seconds(training),
                  images_per_second(training), state->evaluation_seconds, loader_share(training));
 }
 
@@ -304,8 +305,9 @@ bool training_tell_losses(Training *training, uint64_t skipped)
         const FshDataset *dataset = session->data.dataset;
         const bool files = fsh_container_has(fsh_manifest(dataset)->container, FSH_HAS_FILES);
         console_warning(&session->console,
-                        "%" PRIu64 " samples could not be read and were skipped; %s %s lists them%s", skipped,
-                        files ? "fpack" : "fverify", fsh_path(dataset), files ? " and leaves them out" : "");
+                        "%" PRIu64 " sample%s could not be read, skipped; %s %s lists all%s", skipped,
+                        text_plural(skipped), files ? "fpack" : "fverify", fsh_path(dataset),
+                        files ? " and leaves them out" : "");
     }
     const RunState *state = &training->state;
     const bool lost = tell_lost(training, record_best_name, &state->best, &state->saved);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/text.h"
 #include "trainer/report/profile.h"
 
 void training_plan_profile(Training *training, uint64_t steps)
@@ -36,9 +37,10 @@ static FshStatus print_profile(const Training *training, NetworkProgram *part, c
                               ? training->profile_before / (double)training->profile_before_count
                               : 0;
     (void)fprintf(stream,
-                  "%s, %" PRIu64 " steps of %lld images of %lld x %lld pixels, %s: steps %" PRIu64
+                  "%s, %" PRIu64 " step%s of %lld image%s of %lld x %lld pixels, %s: steps %" PRIu64
                   " to %" PRIu64 " of the run\n%s\n",
-                  session->plan.model->name, part->measured_runs, (long long)part->spec.batch,
+                  session->plan.model->name, part->measured_runs, text_plural(part->measured_runs),
+                  (long long)part->spec.batch, text_plural((uint64_t)part->spec.batch),
                   (long long)part->spec.height, (long long)part->spec.width, data_type_name(type),
                   state->steps_done - training->profile_count, state->steps_done - 1,
                   backend_description(session->network.backend));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "trainer/graph/muon.h"
+#include "common/text.h"
 #include "trainer/plan/recipe.h"
 
 typedef struct Teller {
@@ -79,7 +80,7 @@ static void tell_sets(const Teller *teller, const TrainingData *data)
         say(&line, "set %s: ", sets->names[i]);
         if (data->train) {
             const uint64_t samples = set_samples(data->train, i);
-            say(&line, "%" PRIu64 " samples of %s", samples, data->train->info->name);
+            say(&line, "%" PRIu64 " sample%s of %s", samples, text_plural(samples), data->train->info->name);
             if (sets->weights)
                 say(&line, ", weight %g: %" PRIu64 " in an epoch", sets->weights[i],
                     set_draws(sets->weights[i], samples));
@@ -137,13 +138,16 @@ static void tell_splits(const Teller *teller, const TrainPlan *plan, const Train
 {
     Line line = {0};
     if (data->train) {
-        say(&line, "split %s: %" PRIu64 " samples, ", data->train->info->name, plan->train_count);
+        say(&line, "split %s: %" PRIu64 " sample%s, ", data->train->info->name, plan->train_count,
+            text_plural(plan->train_count));
         if (plan->pass_count != plan->train_count)
             say(&line, "%" PRIu64 " drawn in an epoch, ", plan->pass_count);
-        say(&line, "%" PRIu64 " steps of %" PRIu64, plan->steps_per_pass, plan_total_batch(plan));
-        if (plan->sampling.kind == SAMPLER_SHUFFLE && plan->sampling.repeats <= 1)
-            say(&line, " (%" PRIu64 " samples left out of each epoch)",
-                plan->pass_count - plan->steps_per_pass * plan_total_batch(plan));
+        say(&line, "%" PRIu64 " step%s of %" PRIu64, plan->steps_per_pass, text_plural(plan->steps_per_pass),
+            plan_total_batch(plan));
+        if (plan->sampling.kind == SAMPLER_SHUFFLE && plan->sampling.repeats <= 1) {
+            const uint64_t left_out = plan->pass_count - plan->steps_per_pass * plan_total_batch(plan);
+            say(&line, " (%" PRIu64 " sample%s left out of each epoch)", left_out, text_plural(left_out));
+        }
         if (plan->recipe.optimizer.accumulation_steps > 1)
             say(&line, ", %lld steps for an update: %lld images",
                 (long long)plan->recipe.optimizer.accumulation_steps,
@@ -156,8 +160,8 @@ static void tell_splits(const Teller *teller, const TrainPlan *plan, const Train
         tell(teller, &line);
     }
     if (data->evaluation)
-        say(&line, "split %s: %" PRIu64 " samples, for evaluation", data->evaluation->info->name,
-            plan->evaluation_count);
+        say(&line, "split %s: %" PRIu64 " sample%s, for evaluation", data->evaluation->info->name,
+            plan->evaluation_count, text_plural(plan->evaluation_count));
     else
         say(&line, "no split 'val' or 'test': training without evaluation; fpack --split 0.1 makes one");
     tell(teller, &line);
@@ -211,7 +215,8 @@ static void tell_choice(const Teller *teller, const TrainPlan *plan, const Train
         tell(teller, &line);
     }
     if (choice->unread) {
-        say(&line, "chosen: %" PRIu64 " records tell no key, and are left out; see fverify", choice->unread);
+        say(&line, "chosen: left out %" PRIu64 " record%s without a key; see fverify", choice->unread,
+            text_plural(choice->unread));
         tell(teller, &line);
     }
     if (choice->unmet[0]) {
@@ -347,7 +352,7 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan, const T
         say(&line, ", mean with the mirror image");
     if (plan->shift_tta)
         say(&line, ", mean with itself moved by %u pixel%s both ways", plan->shift_tta,
-            plan->shift_tta == 1 ? "" : "s");
+            text_plural(plan->shift_tta));
     if (!plan->train_count)
         say_precision(&line, plan);
     tell(teller, &line);
@@ -417,10 +422,11 @@ static void say_class_weights(Line *line, const float *weights, int64_t classes)
 static void say_length(Line *line, const TrainPlan *plan)
 {
     if (!plan_counts_iterations(plan)) {
-        say(line, "training: %" PRIu64 " epochs", plan->epochs);
+        say(line, "training: %" PRIu64 " epoch%s", plan->epochs, text_plural(plan->epochs));
         return;
     }
-    say(line, "training: %" PRIu64 " iterations", plan_iterations(plan, plan->total_steps));
+    const uint64_t iterations = plan_iterations(plan, plan->total_steps);
+    say(line, "training: %" PRIu64 " iteration%s", iterations, text_plural(iterations));
     if (plan->steps_per_pass)
         say(line, " (%.4g epochs)", (double)plan->total_steps / (double)plan->steps_per_pass);
     if (plan->evaluation_count && plan->evaluation_interval)
@@ -453,12 +459,13 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
     }
     say(&line, "learning rate: %.4g, %s", plan->schedule.base, schedule_names[plan->schedule.kind]);
     if (plan->schedule.warmup_steps)
-        say(&line, ", warm-up %" PRIu64 " steps", plan->schedule.warmup_steps);
+        say(&line, ", warm-up %" PRIu64 " step%s", plan->schedule.warmup_steps,
+            text_plural(plan->schedule.warmup_steps));
     if (plan->schedule.cycles_momentum)
         say(&line, ", momentum %g to %g", plan->schedule.momentum_max, plan->schedule.momentum_min);
     if (plan->early_stop.patience)
-        say(&line, "; stops after %lld epochs without better %s", (long long)plan->early_stop.patience,
-            metric_names[plan->early_stop_metric]);
+        say(&line, "; stops after %lld epoch%s without better %s", (long long)plan->early_stop.patience,
+            text_plural((uint64_t)plan->early_stop.patience), metric_names[plan->early_stop_metric]);
     say(&line, "; seed %" PRIu64, plan->seed);
     say_precision(&line, plan);
     if (recipe->optimizer.loss_scaling)

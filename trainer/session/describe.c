@@ -7,6 +7,7 @@
 #include "common/json_text.h"
 #include "common/options_config.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "trainer/plan/recipe.h"
 #include "trainer/graph/muon.h"
 #include "trainer/session/expect.h"
@@ -254,11 +255,6 @@ void describe_network(const Session *session, FILE *stream)
     memory_table_print(session, stream);
 }
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 /* Returns the whole run as JSON. expected: NULL if nothing could be timed. */
 static json_t *run_json(const TrainOptions *options, const Session *session, const ExpectedTime *expected)
 {
@@ -288,16 +284,17 @@ static void print_steps(const Session *session, const TrainOptions *options)
     if (plan_counts_iterations(plan))
         (void)printf(
             "\n%" PRIu64 " iteration%s, an epoch is %.4g: ", plan_iterations(plan, plan->total_steps),
-            plural(plan_iterations(plan, plan->total_steps)),
+            text_plural(plan_iterations(plan, plan->total_steps)),
             (double)plan->steps_per_pass / (double)plan->iteration_steps);
     else
-        (void)printf("\n%" PRIu64 " epoch%s of %" PRIu64 " step%s: ", plan->epochs, plural(plan->epochs),
-                     plan->steps_per_epoch, plural(plan->steps_per_epoch));
+        (void)printf("\n%" PRIu64 " epoch%s of %" PRIu64 " step%s: ", plan->epochs, text_plural(plan->epochs),
+                     plan->steps_per_epoch, text_plural(plan->steps_per_epoch));
     (void)printf("%" PRIu64 " step%s in all; evaluation %" PRIu64 " step%s\n", plan->total_steps,
-                 plural(plan->total_steps), plan->evaluation_steps, plural(plan->evaluation_steps));
+                 text_plural(plan->total_steps), plan->evaluation_steps, text_plural(plan->evaluation_steps));
     if (plan->world_size > 1)
-        (void)printf("a step takes %" PRIu64 " images: %" PRId64 " on each of %" PRIu64 " ranks\n",
-                     plan_total_batch(plan), plan->train_spec.batch, plan->world_size);
+        (void)printf("a step takes %" PRIu64 " image%s: %" PRId64 " on each of %" PRIu64 " ranks\n",
+                     plan_total_batch(plan), text_plural(plan_total_batch(plan)), plan->train_spec.batch,
+                     plan->world_size);
 }
 
 /* Tells what a run that begins by these options would meet. */

@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 
 #include "common/progress.h"
+#include "common/text.h"
 #include "trainer/checkpoint/state_file.h"
 #include "trainer/report/run_record.h"
 
@@ -40,7 +41,7 @@ FshStatus run_space_check(Session *session, const TrainOptions *options, const c
                    " file%s of weights of %s, tables and report), and %s are free%s",
                    folder, progress_format_bytes(total, sizeof total, space.total_bytes),
                    progress_format_bytes(checkpoint, sizeof checkpoint, space.checkpoint_bytes),
-                   space.weights_count, space.weights_count == 1 ? "" : "s",
+                   space.weights_count, text_plural(space.weights_count),
                    progress_format_bytes(weights, sizeof weights, space.weights_bytes),
                    progress_format_bytes(free_text, sizeof free_text, free_bytes),
                    held ? " with the files that it replaces" : "");

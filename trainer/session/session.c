@@ -9,6 +9,7 @@
 #include "common/path.h"
 #include "common/progress.h"
 #include "common/resolve.h"
+#include "common/text.h"
 #include "trainer/data/class_weights.h"
 #include "trainer/graph/muon.h"
 #include "trainer/plan/plan_loader.h"
@@ -411,13 +412,15 @@ static void describe_ranks(Session *session)
     if (plan->divides_batch)
         (void)snprintf(shares, sizeof shares, ", %swhich they share (--parallel dp)",
                        plan->batch_is_chosen ? "chosen as for one process, " : "");
-    console_line(&session->console,
-                 "ranks: %llu%s (%s), one device each: %llu images in a step%s, %lld on each; the dataset is "
-                 "mapped once "
-                 "for all%s",
-                 (unsigned long long)plan->world_size, on_hosts, place->launcher,
-                 (unsigned long long)plan_total_batch(plan), shares, (long long)plan->train_spec.batch,
-                 plan->source->residence == PIXELS_IN_RAM ? ", and decoded once for those of a host" : "");
+    console_line(
+        &session->console,
+        "ranks: %llu%s (%s), one device each: %llu image%s in a step%s, %lld on each; the dataset is "
+        "mapped once "
+        "for all%s",
+        (unsigned long long)plan->world_size, on_hosts, place->launcher,
+        (unsigned long long)plan_total_batch(plan), text_plural(plan_total_batch(plan)), shares,
+        (long long)plan->train_spec.batch,
+        plan->source->residence == PIXELS_IN_RAM ? ", and decoded once for those of a host" : "");
 }
 
 void session_describe(Session *session)
@@ -457,9 +460,10 @@ void session_describe(Session *session)
     char most[64] = "";
     if (plan->workers_most > plan->workers)
         (void)snprintf(most, sizeof most, " (up to %d, as data is waited for)", plan->workers_most);
-    console_line(&session->console, "device: %s; loader: %d thread%s%s, %zu batches ahead",
-                 backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
-                 most, plan->batches_ahead);
+    console_line(&session->console, "device: %s; loader: %d thread%s%s, %zu batch%s ahead",
+                 backend_description(session->network.backend), plan->workers,
+                 text_plural((uint64_t)plan->workers), most, plan->batches_ahead,
+                 plan->batches_ahead == 1 ? "" : "es");
     const char *warning = backend_warning(session->network.backend);
     if (warning && rank_place_speaks(&session->place))
         console_warning(&session->console, "%s", warning);

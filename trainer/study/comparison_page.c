@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "trainer/report/html_charts.h"
+#include "common/text.h"
 #include "trainer/study/comparison.h"
 
 enum { CURVES_MAX = 2 * CHART_RUNS /* groups with a curve: more would not be told apart */ };
@@ -257,7 +258,7 @@ FshStatus comparison_write(const Comparison *comparison, const char *path, bool 
     HtmlPage page = {.error = error};
     char caution[400];
     html_begin(&page, "ftrain: runs compared", 0);
-    html_add(&page, "<h1>%zu runs compared</h1>", comparison->run_count);
+    html_add(&page, "<h1>%zu run%s compared</h1>", comparison->run_count, text_plural(comparison->run_count));
     if (*comparison_caution(comparison, caution, sizeof caution)) {
         html_add(&page, "<p class=\"verdict\">");
         html_add_string(&page, caution);

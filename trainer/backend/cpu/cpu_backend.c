@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "common/cpu.h"
+#include "common/text.h"
 
 FshStatus cpu_backend_join(Backend *base, struct Communicator *communicator, FshError *error)
 {
@@ -45,13 +46,13 @@ FshStatus cpu_backend_open(Backend **backend_ret, const BackendOptions *options,
     dnn_engine_describe(dnn, sizeof dnn);
     (void)snprintf(backend->base.description, sizeof backend->base.description,
                    "cpu: %s, own kernels %s, %d thread%s", dnn, backend->kernels->name, backend->threads,
-                   backend->threads == 1 ? "" : "s");
+                   text_plural((uint64_t)backend->threads));
     const int cores = cpu_count_available();
     if (backend->threads > cores)
         (void)snprintf(backend->warning, sizeof backend->warning,
                        "%d threads compute on %d core%s, and wait for each other, which can take many times "
                        "as long: a lower --jobs",
-                       backend->threads, cores, cores == 1 ? "" : "s");
+                       backend->threads, cores, text_plural((uint64_t)cores));
     *backend_ret = &backend->base;
     return FSH_OK;
 }
