@@ -333,6 +333,26 @@ TEST(test_quotes_in_macros_are_shown)
     }
 }
 
+/* Words and lines of --help are wrapped: it is asked for a few words that stand together. */
+TEST(test_the_two_limits_are_told_apart)
+{
+    static const char *const told[][2] = {{"fpack", "--limit"}, {"ftrain", "--limit"}};
+    for (size_t i = 0; i < 2; i++) {
+        char other[32];
+        (void)snprintf(other, sizeof other, "(%s %s", told[1 - i][0], told[1 - i][1]);
+        RunResult result = run_program(NULL, told[i][0], "--help", NULL);
+        for (char *at = result.out; (at = strchr(at, '\n')); at++)
+            *at = ' ';
+        char *words = result.out;
+        for (const char *from = words; *from; from++) /* blanks at the beginning of a line */
+            if (*from != ' ' || (words > result.out && words[-1] != ' '))
+                *words++ = *from;
+        *words = '\0';
+        assert_contains(result.out, other);
+        run_result_free(&result);
+    }
+}
+
 TEST_IN_FOLDER(test_pages_are_clean_under_mandoc_lint, folder)
 {
     size_t complaints = 0;

@@ -66,6 +66,8 @@ TEST_IN_FOLDER(test_the_choice_is_noted_and_compared, folder)
     TRAINED(SHORT, shards, all);
     TRAINED(SHORT, "--where", "class != blue", "--limit", "5", shards, some);
     TRAINED(SHORT, "--limit", "5", shards, fewer);
+    SAYS(0, "chosen: --limit leaves out none: it counts samples of each class", SHORT, "--limit", "8", "-n",
+         shards, test_path(folder, "none"));
     json_t *notes = read_json_file(test_path(folder, "some/args.json"));
     const json_t *chosen = json_object_get(notes, "chosen"), *choice = json_object_get(chosen, "choice");
     assert_int_equal((int)number_of(chosen, "train_samples"), 10);

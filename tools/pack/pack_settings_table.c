@@ -69,7 +69,8 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
          .help = "make a val split of this share of each class of train; 0: none"},
         {.name = "limit", .kind = OPTION_INTEGER, .value = &settings->limit, .argument = "N",
          .maximum = 1e15,
-         .help = "take at most N samples of each split, spread over its classes; 0: all"},
+         .help = "take at most N samples of each split, spread over its classes (ftrain --limit counts "
+                 "each class); 0: all"},
         {.name = "seed", .kind = OPTION_INTEGER, .value = &settings->seed, .given = &settings->seed_given,
          .argument = "SEED", .maximum = 1e15,
          .help = "which samples --split and --limit choose"},

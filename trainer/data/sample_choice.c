@@ -61,7 +61,8 @@ size_t choice_rows(ChoiceOptions *choice, Option *rows)
                  "order"},
         {.name = "limit", .kind = OPTION_TEXT, .value = &choice->limit, .argument = "N",
          .uses = USE_SAMPLES,
-         .help = "train on so many samples of each class, drawn by --seed: 10%, or a number"},
+         .help = "train on so many samples of each class (fpack --limit counts a whole split), drawn "
+                 "by --seed: 10%, or a number"},
     };
     /* clang-format on */
     memcpy(rows, own, sizeof own);
@@ -173,9 +174,11 @@ static FshStatus choose_part(Choosing *choosing, Part *part, FshError *error)
     return status;
 }
 
-/* Takes so many of each class of the part as the limit says. */
-static FshStatus limit_part(const Choosing *choosing, Part *part, uint64_t seed, FshError *error)
+/* Takes so many of each class of the part as the limit says. *idle_ret: those are all. */
+static FshStatus limit_part(const Choosing *choosing, Part *part, uint64_t seed, bool *idle_ret,
+                            FshError *error)
 {
+    const uint64_t before = part->count;
     const size_t stored = choosing->manifest->class_count;
     int32_t *labels = calloc(part->count + 1, sizeof *labels);
     bool *keeps = calloc(part->count + 1, sizeof *keeps);
@@ -191,6 +194,7 @@ static FshStatus limit_part(const Choosing *choosing, Part *part, uint64_t seed,
         part->keeps[part->chosen[i]] = keeps[i];
     if (!status)
         list_chosen(part, stored);
+    *idle_ret = part->count == before;
     free(labels);
     free(keeps);
     return status;
@@ -393,7 +397,7 @@ static FshStatus choose(Choosing *choosing, uint64_t seed, SampleChoice *made, F
         if (choosing->parts[i].split)
             status = choose_part(choosing, &choosing->parts[i], error);
     if (!status && choosing->options->limit && choosing->parts[0].split)
-        status = limit_part(choosing, &choosing->parts[0], seed, error);
+        status = limit_part(choosing, &choosing->parts[0], seed, &made->limit_is_idle, error);
     return status ? status : settle_classes(choosing, made, error);
 }
 

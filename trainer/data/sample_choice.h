@@ -30,6 +30,7 @@ size_t choice_rows(ChoiceOptions *choice, Option *rows);
 /* What has been chosen. */
 typedef struct SampleChoice {
     bool made;                  /* an option has chosen */
+    bool limit_is_idle;         /* no class has more samples than --limit takes of it */
     char digest[33];            /* of the chosen samples and classes, in their order; "": none was made */
     char evaluation_digest[33]; /* of those to evaluate on, and of the classes; "": all of the split's */
     double seconds;             /* that it took */

@@ -204,6 +204,10 @@ static void tell_choice(const Teller *teller, const TrainPlan *plan, const Train
         say(&line, ", %zu of %zu classes", choice->class_count, choice->class_of);
     say(&line, ", in %.2f s; digest %s", choice->seconds, choice->digest);
     tell(teller, &line);
+    if (choice->limit_is_idle) {
+        say(&line, "chosen: --limit leaves out none: it counts samples of each class, and no class has more");
+        tell(teller, &line);
+    }
     if (choice->left_out[0]) {
         say(&line,
             "chosen: no sample of %s, which the network does not have (--classes FILE says which it has)",
