@@ -122,6 +122,31 @@ TEST_IN_FOLDER(test_sources_are_compared_byte_for_byte, folder)
     run_result_free(&result);
 }
 
+TEST_IN_FOLDER(test_a_wrong_source_folder_is_told_once, folder)
+{
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    source_two_classes(photos);
+    run_ok("fpack", photos, packed, NULL);
+    const char *wrong = test_path(folder, "photos/cat");
+    RunResult result = against(1, wrong, packed);
+    assert_contains(result.out, "photos/cat/cat/2.jpg: cannot open");
+    assert_contains_not(result.out, "source dog/0.jpg"); /* the fourth */
+    assert_contains(result.out,
+                    "and 2 more (--verbose or --json lists them)\n--against: none of the 5 images ");
+    assert_contains(result.out, "photos/cat: it is likely another folder than the one that was packed, which "
+                                "fpack was given as ");
+    assert_contains_not(result.out, "in no record");
+    run_result_free(&result);
+    result = run_expecting(1, "fverify", "--json", "--against", wrong, packed, NULL);
+    json_t *json = json_of(result.out);
+    json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    assert_int_equal(json_array_size(json_object_get(dataset, "problems")), 5);
+    assert_int_equal(json_integer_value(json_object_get(dataset, "sources_missing")), 5);
+    assert_null(json_object_get(dataset, "not_packed"));
+    json_decref(json);
+    run_result_free(&result);
+}
+
 /* Left out for a reason or not: it is told, and is no problem. */
 TEST_IN_FOLDER(test_images_that_no_record_holds_are_told, folder)
 {

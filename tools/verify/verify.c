@@ -12,6 +12,7 @@
 #include "tools/job/contents.h"
 #include "tools/verify/verify_names.h"
 #include "tools/verify/verify_records.h"
+#include "tools/verify/verify_report.h"
 
 /* A file that fsh_check found whole, and has counted. */
 typedef struct CountedFile {
@@ -554,7 +555,8 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
                                  ? "--pairs: compares images that show the same, and a mask shows classes"
                                  : "--pairs: its samples are single images, there are no pairs to compare",
                              error);
-    if (!status && report->opened && options->against && !options->part.count)
+    if (!status && report->opened && options->against && !options->part.count &&
+        !verify_root_is_wrong(report))
         status = missing_images_find(&report->sources, options->against, verification.against.has_recipe,
                                      options->jobs, &report->missing, error);
     for (size_t i = 0; i < verification.counted_count; i++)

@@ -164,8 +164,11 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
         failed |= json_object_set_new(
             object, "part",
             json_pack("[I, I]", (json_int_t)report->part.index, (json_int_t)report->part.count));
-    if (!failed && report->opened && options->against && !report->part.count)
+    if (!failed && report->opened && options->against && !report->part.count && !verify_root_is_wrong(report))
         failed |= json_object_set_new(object, "not_packed", json_integer((json_int_t)report->missing.count));
+    if (!failed && report->opened && options->against)
+        failed |=
+            json_object_set_new(object, "sources_missing", json_integer((json_int_t)report->absent_count));
     if (!failed && report->pair_count)
         failed |=
             json_object_set_new(object, "pairs",

@@ -145,7 +145,7 @@ typedef struct RecordFindings {
     FshError failure;
     unsigned field; /* whose source the failure is about */
     FshSample sample;
-    unsigned decoded_count, compared_count;
+    unsigned decoded_count, compared_count, source_count, absent_count;
     bool paired, suspicious;
     Likeness likeness; /* of the side that is least like the first */
     PixelStatistics statistics;
@@ -278,6 +278,8 @@ static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsign
         status = against_compare(job->against, &own->reader, field, data, bytes,
                                  fsh_is_mask(job->manifest->kind, index), &found->failure);
         found->compared_count += !status;
+        found->source_count += field->source_bytes > 0;
+        found->absent_count += field->source_bytes > 0 && status == FSH_ERR_NOT_FOUND;
     }
     return status;
 }
@@ -337,6 +339,7 @@ static FshStatus check_record(const RecordsJob *job, uint64_t item, VerifyThread
 {
     found->failure.status = FSH_OK;
     found->field = found->decoded_count = found->compared_count = 0;
+    found->source_count = found->absent_count = 0;
     found->paired = found->suspicious = false;
     found->likeness = (Likeness){0};
     found->statistics = (PixelStatistics){0};
@@ -477,6 +480,8 @@ static FshStatus gather_record(const RecordsJob *job, uint64_t item, const Recor
     report->decoded_count += found->decoded_count;
     stats_merge(&report->pixels, &found->statistics);
     report->compared_count += found->compared_count;
+    report->source_count += found->source_count;
+    report->absent_count += found->absent_count;
     if (found->paired)
         count_pair(report, found->likeness.likeness);
     if (found->suspicious)

@@ -13,6 +13,7 @@ enum {
     CLASSES_LARGEST = 5, /* else these, */
     CLASSES_SMALLEST = 3,
     PROBLEMS_SHOWN = 50,
+    ABSENT_SHOWN = 3, /* of sources, where none is there */
     CLASS_COLUMN = 24,
 };
 
@@ -238,10 +239,34 @@ static void print_remarks(FILE *stream, const VerifyReport *report)
     }
 }
 
+bool verify_root_is_wrong(const VerifyReport *report)
+{
+    return report->absent_count > 0 &&
+           report->source_count - report->absent_count <= report->source_count / 10;
+}
+
+/* Prints that nothing, or next to nothing, is where records say, and what was packed. */
+static void print_wrong_root(FILE *stream, const VerifyReport *report, const char *folder)
+{
+    char found[32], all[32];
+    json_t *provenance =
+        json_loads(report->manifest.provenance_json ? report->manifest.provenance_json : "", 0, NULL);
+    const char *packed = json_string_value(json_object_get(provenance, "source"));
+    const uint64_t there = report->source_count - report->absent_count;
+    (void)fprintf(stream, "--against: %s of the %s images that records name %s below ",
+                  there ? progress_format_count(found, sizeof found, there) : "none",
+                  progress_format_count(all, sizeof all, report->source_count), there > 1 ? "are" : "is");
+    print_name(stream, "", folder, ": it is likely another folder than the one that was packed");
+    if (packed && *packed)
+        print_name(stream, ", which fpack was given as ", packed, "");
+    (void)fputc('\n', stream);
+    json_decref(provenance);
+}
+
 void verify_print_problems(FILE *stream, const VerifyReport *report, bool all)
 {
-    const size_t shown =
-        all || report->problem_count <= PROBLEMS_SHOWN ? report->problem_count : PROBLEMS_SHOWN;
+    const size_t most = verify_root_is_wrong(report) ? ABSENT_SHOWN : PROBLEMS_SHOWN;
+    const size_t shown = all || report->problem_count <= most ? report->problem_count : most;
     for (size_t i = 0; i < shown; i++)
         print_problem(stream, report, &report->problems[i]);
     if (shown < report->problem_count)
@@ -306,6 +331,8 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
         print_remarks(stream, report);
     }
     verify_print_problems(stream, report, print->verbose);
+    if (verify_root_is_wrong(report))
+        print_wrong_root(stream, report, print->options->against);
     /* Of what could not be opened nothing is claimed, and one problem needs no count. */
     if (print->quiet || (!report->opened && report->problem_count == 1))
         return;

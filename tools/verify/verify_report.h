@@ -18,7 +18,12 @@ typedef struct VerifyPrint {
 const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *report,
                          const VerifyOptions *options);
 
-/* Prints what is wrong, a line each; all of them, or the first fifty. */
+/* Returns whether the folder of --against is likely another than the one that was packed: of ten sources
+ * that records name, nine or more are not there. */
+bool verify_root_is_wrong(const VerifyReport *report);
+
+/* Prints what is wrong, a line each; all of them, or the first fifty, or three where what is wrong is the
+ * folder of --against, which is told. */
 void verify_print_problems(FILE *stream, const VerifyReport *report, bool all);
 
 /* Prints splits, classes, images, then the problems or "ok". */
