@@ -1,8 +1,11 @@
 #include "common/html.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/html_style.h"
 #include "common/text.h"
@@ -88,19 +91,25 @@ void html_add_base64(HtmlPage *page, const void *bytes, size_t length)
     }
 }
 
-void html_begin(HtmlPage *page, const char *title, unsigned refresh_seconds)
+/* What every page of ours begins with. */
+static const char beginning[] = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                                "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                                "img-src data:; style-src 'unsafe-inline'; script-src 'sha256-";
+
+static void begin_title(HtmlPage *page, const char *title)
 {
-    html_add(page,
-             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
-             "style-src 'unsafe-inline'; script-src 'sha256-%s'\">"
-             "<meta name=\"viewport\" content=\"width=device-width\">",
-             html_script_hash);
-    if (refresh_seconds) /* the script is more careful: it waits while the reader types */
-        html_add(page, "<noscript><meta http-equiv=\"refresh\" content=\"%u\"></noscript>", refresh_seconds);
     add_markup(page, "<title>");
     html_add_string(page, title);
     add_markup(page, "</title><style>");
+}
+
+void html_begin(HtmlPage *page, const char *title, unsigned refresh_seconds)
+{
+    add_markup(page, beginning);
+    html_add(page, "%s'\"><meta name=\"viewport\" content=\"width=device-width\">", html_script_hash);
+    if (refresh_seconds) /* the script is more careful: it waits while the reader types */
+        html_add(page, "<noscript><meta http-equiv=\"refresh\" content=\"%u\"></noscript>", refresh_seconds);
+    begin_title(page, title);
     for (const char *const *style = html_styles; *style; style++)
         add_markup(page, *style);
     add_markup(page, "</style></head>");
@@ -108,6 +117,26 @@ void html_begin(HtmlPage *page, const char *title, unsigned refresh_seconds)
         html_add(page, "<body data-refresh=\"%u\">", refresh_seconds);
     else
         add_markup(page, "<body>");
+}
+
+bool html_is_page(const char *path, const char *title)
+{
+    enum { HEAD_BYTES = 2048 };
+    char head[HEAD_BYTES];
+    struct stat file;
+    HtmlPage wanted = {0};
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe has nothing to say */
+    if (descriptor < 0)
+        return false;
+    const ssize_t length =
+        fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode) ? read(descriptor, head, sizeof head) : 0;
+    (void)close(descriptor);
+    begin_title(&wanted, title);
+    const bool is_page = !wanted.status && length >= (ssize_t)sizeof beginning &&
+                         memcmp(head, beginning, sizeof beginning - 1) == 0 &&
+                         memmem(head, (size_t)length, wanted.text.bytes, wanted.text.length);
+    buffer_free(&wanted.text);
+    return is_page;
 }
 
 FshStatus html_write(HtmlPage *page, const char *path, bool force)

@@ -15,6 +15,8 @@
 #ifndef FSHARD_COMMON_HTML_H
 #define FSHARD_COMMON_HTML_H
 
+#include <stdbool.h>
+
 #include "common/error.h"
 #include "common/file.h"
 
@@ -41,6 +43,9 @@ void html_add_tile(HtmlPage *page, const char *value, const char *name);
 
 /* Adds bytes in base64 (RFC 4648, with padding). */
 void html_add_base64(HtmlPage *page, const void *bytes, size_t length);
+
+/* Returns whether the file at path is a page that html_begin began with this title, by its first bytes. */
+bool html_is_page(const char *path, const char *title);
 
 /* Adds the script, ends the page and writes it atomically, unless it has failed; frees it in every case.
  * FSH_ERR_EXISTS without force. */

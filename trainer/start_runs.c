@@ -409,7 +409,7 @@ static FshStatus compare(const Runs *runs, FshError *error)
     if (comparison && !status)
         status = compare_print(comparison, page, options->program.json, stdout, error);
     if (comparison && !status)
-        status = comparison_write(comparison, page, true, error);
+        status = comparison_write(comparison, page, options->force, error);
     if (comparison && !status && !options->program.json)
         tell(runs, "page: %s", page);
     comparison_close(&comparison);

@@ -20,6 +20,20 @@ static char *escaped(const char *text, size_t length)
     return copy;
 }
 
+TEST_IN_FOLDER(test_a_page_is_known_by_its_title, folder)
+{
+    HtmlPage page = {0};
+    const char *path = test_path(folder, "page.html");
+    html_begin(&page, "a & b", 0);
+    assert_int_equal(html_write(&page, path, false), FSH_OK);
+    assert_true(html_is_page(path, "a & b"));
+    assert_false(html_is_page(path, "a"));
+    assert_false(html_is_page(test_path(folder, "none.html"), "a & b"));
+    assert_false(html_is_page(folder->path, "a & b"));
+    test_file_write_text(path, "<!DOCTYPE html>\n<html><head><title>a &amp; b</title><style>");
+    assert_false(html_is_page(path, "a & b"));
+}
+
 TEST(test_text_is_escaped)
 {
 #define MARK "\xEF\xBF\xBD"

@@ -205,6 +205,26 @@ TEST_IN_FOLDER(test_an_unfinished_run_is_said_to_be_one, folder)
     run_result_free(&result);
 }
 
+TEST_IN_FOLDER(test_a_page_is_replaced_by_the_next, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *a = test_path(folder, "a"),
+               *b = test_path(folder, "b");
+    const char *page = test_path(folder, "compare.html");
+    TRAINED(TINY, shards, a);
+    TRAINED(TINY, "--lr", "0.02", shards, b);
+    RunResult result = TRAIN(0, "--compare", "--output", folder->path, a);
+    assert_contains(result.err, "compare.html");
+    run_result_free(&result);
+    char *first = test_file_read(page, NULL);
+    assert_contains(first, "1 run compared");
+    result = TRAIN(0, "--compare", "--output", page, a, b);
+    run_result_free(&result);
+    char *second = test_file_read(page, NULL);
+    assert_contains(second, "2 runs compared");
+    free(first);
+    free(second);
+}
+
 TEST_IN_FOLDER(test_comparisons_that_make_no_sense_are_refused, folder)
 {
     const char *shards = make_set(folder, &train_plain), *a = test_path(folder, "a");
@@ -216,7 +236,11 @@ TEST_IN_FOLDER(test_comparisons_that_make_no_sense_are_refused, folder)
     SAYS(2, "--epochs: does nothing with --compare; it is for training", "--compare", "--epochs", "3", a);
     assert_false(file_exists(page));
     test_file_write_text(page, "mine");
-    SAYS(1, "page.html: exists; --output names another page", "--compare", "--output", page, a);
+    SAYS(1, "page.html: exists, and is no page of --compare; --output names another page", "--compare",
+         "--output", page, a);
+    char *left = test_file_read(page, NULL);
+    assert_string_equal(left, "mine");
+    free(left);
     test_file_write_text(test_path(folder, "a/args.json"), "{}");
     SAYS(1, "args.json: is none of ftrain's", "--compare", "--force", "--output", page, a);
 }

@@ -7,6 +7,17 @@
 
 const char compare_page_name[] = "compare.html";
 
+FshStatus compare_check_page(const char *path, bool force, FshError *error)
+{
+    return force || !file_exists(path) || comparison_is_page(path)
+               ? FSH_OK
+               : fsh_error_set(
+                     error, FSH_ERR_EXISTS,
+                     "%s: exists, and is no page of --compare; --output names another page, --force "
+                     "replaces this file",
+                     path);
+}
+
 static FshStatus find_page(const TrainOptions *options, char path[PATH_MAX], FshError *error)
 {
     const char *output = options->output ? options->output : ".";
@@ -17,10 +28,7 @@ static FshStatus find_page(const TrainOptions *options, char path[PATH_MAX], Fsh
         status = fsh_error_set(error, FSH_ERR_USAGE, "--output: the path is too long");
     if (!status)
         status = file_check_parent_folder(path, error);
-    if (!status && !options->force && file_exists(path))
-        status = fsh_error_set(error, FSH_ERR_EXISTS,
-                               "%s: exists; --output names another page, --force replaces this one", path);
-    return status;
+    return status ? status : compare_check_page(path, options->force, error);
 }
 
 FshStatus compare_print(const Comparison *comparison, const char *page, bool as_json, FILE *stream,

@@ -91,8 +91,10 @@ const char *comparison_caution(const Comparison *comparison, char *text, size_t 
 void comparison_print(const Comparison *comparison, FILE *stream);
 /* Returns the same as a new object. NULL: no memory. */
 json_t *comparison_json(const Comparison *comparison);
-/* Writes the page atomically. FSH_ERR_EXISTS without force; FSH_ERR_MEMORY, FSH_ERR_NO_SPACE,
- * FSH_ERR_SYSTEM. */
+/* Returns whether the file at path is a page that comparison_write wrote. */
+bool comparison_is_page(const char *path);
+/* Writes the page atomically, over an earlier one too. FSH_ERR_EXISTS: path is another file, and force is not
+ * set; FSH_ERR_MEMORY, FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM. */
 FshStatus comparison_write(const Comparison *comparison, const char *path, bool force, FshError *error);
 
 #endif

@@ -253,11 +253,18 @@ static void add_runs(HtmlPage *page, const Comparison *comparison)
 
 /* ---- the page ---- */
 
+static const char page_title[] = "ftrain: runs compared";
+
+bool comparison_is_page(const char *path)
+{
+    return html_is_page(path, page_title);
+}
+
 FshStatus comparison_write(const Comparison *comparison, const char *path, bool force, FshError *error)
 {
     HtmlPage page = {.error = error};
     char caution[400];
-    html_begin(&page, "ftrain: runs compared", 0);
+    html_begin(&page, page_title, 0);
     html_add(&page, "<h1>%zu run%s compared</h1>", comparison->run_count, text_plural(comparison->run_count));
     if (*comparison_caution(comparison, caution, sizeof caution)) {
         html_add(&page, "<p class=\"verdict\">");
@@ -268,5 +275,5 @@ FshStatus comparison_write(const Comparison *comparison, const char *path, bool 
     add_charts(&page, comparison);
     add_differing(&page, comparison);
     add_runs(&page, comparison);
-    return html_write(&page, path, force);
+    return html_write(&page, path, force || comparison_is_page(path));
 }
