@@ -151,6 +151,31 @@ TEST_IN_FOLDER(test_a_dry_run_lists_the_runs, folder)
     assert_false(file_exists(test_path(folder, "out/lr=0.02,seed=0")));
 }
 
+TEST_IN_FOLDER(test_a_sweep_keeps_out_of_folders_of_others, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    test_file_write_text(test_path(folder, "out/thesis.tex"), "mine");
+    SAYS(1, "out: exists, is not empty (thesis.tex) and holds no runs of a sweep; choose another", "--sweep",
+         "lr=0.01,0.02", TINY, shards, out);
+    SAYS(1, "set: it is a dataset, not an output folder", "--sweep", "lr=0.01,0.02", "--force", TINY, shards,
+         shards);
+    assert_int_equal(test_count_files(out), 1);
+    /* a folder in the place of a run */
+    const char *sweep = test_path(folder, "sweep");
+    test_file_write_text(test_path(folder, "sweep/lr=0.02,seed=0/thesis.tex"), "mine");
+    test_file_write_text(test_path(folder, "sweep/lr=0.03,seed=0.log"), "of a run that failed");
+    SAYS(1, "sweep/lr=0.02,seed=0: exists and is not empty (thesis.tex)", "--sweep", "lr=0.01,0.02", TINY,
+         shards, sweep);
+    assert_int_equal(test_count_files(sweep), 2);
+    /* a page in the place of that of the sweep; what the user adds to a sweep's folder is no matter */
+    test_file_write_text(test_path(folder, "sweep/compare.html"), "mine");
+    SAYS(1, "compare.html: exists, and is no page of --compare", "--sweep", "lr=0.01", TINY, shards, sweep);
+    assert_int_equal(unlink(test_path(folder, "sweep/compare.html")), 0);
+    test_file_write_text(test_path(folder, "sweep/notes.txt"), "mine");
+    TRAINED("--sweep", "lr=0.01", TINY, shards, sweep);
+    TRAINED("--sweep", "lr=0.01", TINY, shards, sweep);
+}
+
 TEST_IN_FOLDER(test_wrong_sweeps_are_refused_before_anything_runs, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");

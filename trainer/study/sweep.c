@@ -1,6 +1,9 @@
 #include "trainer/study/sweep.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +13,7 @@
 #include "trainer/plan/deciding_options.h"
 #include "trainer/plan/recipe.h"
 #include "trainer/report/run_record.h"
+#include "trainer/study/compare.h"
 #include "trainer/study/study_run.h"
 
 bool sweep_is_wanted(const TrainOptions *options)
@@ -329,16 +333,64 @@ static FshStatus check_same(const Sweep *sweep, const SweepRun *run, const Train
     return status;
 }
 
+/* Returns whether a sweep may have left the entry of its folder: a run's folder, its log, or the page. */
+static bool is_of_a_sweep(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    if (file_join(path, sizeof path, folder, name, NULL))
+        return false;
+    return strchr(name, '=') ? text_has_suffix(name, ".log") || study_run_is_there(path)
+                             : strcmp(name, compare_page_name) == 0 && comparison_is_page(path);
+}
+
+/* Checks that OUTPUT is new, empty or a sweep's, to which a user may have added something; hidden files do
+ * not count. */
+static FshStatus check_folder(const TrainOptions *options, FshError *error)
+{
+    char foreign[NAME_MAX + 1] = "", page[PATH_MAX];
+    bool own = false;
+    FshStatus status = record_check_folder(options->output, true, error);
+    if (!status)
+        status = file_join(page, sizeof page, options->output, compare_page_name, error);
+    if (status || options->force || !file_exists(options->output))
+        return status;
+    DIR *entries = opendir(options->output);
+    if (!entries)
+        return fsh_error_system(error, errno, "%s: cannot be read", options->output);
+    for (const struct dirent *entry; !own && (entry = readdir(entries));) {
+        own = is_of_a_sweep(options->output, entry->d_name);
+        if (!own && entry->d_name[0] != '.')
+            (void)snprintf(foreign, sizeof foreign, "%s", entry->d_name);
+    }
+    (void)closedir(entries);
+    if (!own && foreign[0])
+        return fsh_error_set(error, FSH_ERR_EXISTS,
+                             "%s: exists, is not empty (%s) and holds no runs of a sweep; choose another "
+                             "output folder, or use --force",
+                             options->output, foreign);
+    return compare_check_page(page, false, error);
+}
+
+/* Checks that a run may begin in its folder, where it has no checkpoint to go on from. */
+static FshStatus check_run_folder(const SweepRun *run, FshError *error)
+{
+    char checkpoint[PATH_MAX];
+    const FshStatus status =
+        file_join(checkpoint, sizeof checkpoint, run->folder, record_checkpoint_name, error);
+    return status || file_exists(checkpoint) || record_has_only_begun(run->folder)
+               ? status
+               : record_check_folder(run->folder, false, error);
+}
+
 FshStatus sweep_look(Sweep *sweep, const TrainOptions *options, FshError *error)
 {
-    FshStatus status = FSH_OK;
+    FshStatus status = check_folder(options, error);
     for (size_t i = 0; i < sweep->count && !status && !options->force; i++) {
         SweepRun *run = &sweep->runs[i];
         json_t *notes;
         read_notes(run, &notes);
         run->finished = notes_say_finished(notes);
-        if (run->finished)
-            status = check_same(sweep, run, options, notes, error);
+        status = run->finished ? check_same(sweep, run, options, notes, error) : check_run_folder(run, error);
         json_decref(notes);
     }
     return status;

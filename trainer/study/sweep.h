@@ -53,8 +53,9 @@ void sweep_close(Sweep *sweep);
  * the sweep. FSH_ERR_USAGE. */
 FshStatus sweep_apply(const Sweep *sweep, const SweepRun *run, TrainOptions *options, FshError *error);
 
-/* Sets `finished` of every run. FSH_ERR_MISMATCH: a folder holds a run with other options, which would be
- * taken for this one. With --force nothing is finished. */
+/* Sets `finished` of every run. FSH_ERR_EXISTS: OUTPUT, or the folder of a run, holds something else.
+ * FSH_ERR_MISMATCH: a folder holds a run with other options, which would be taken for this one. With --force
+ * nothing is finished, and only a dataset or a file in the place of OUTPUT is refused. */
 FshStatus sweep_look(Sweep *sweep, const TrainOptions *options, FshError *error);
 /* Sets run->finished alone, as the checkpoint says it; false where it cannot be read. */
 void sweep_look_at(SweepRun *run);
