@@ -352,6 +352,20 @@ TEST_IN_FOLDER(test_without_a_val_split_it_trains_and_says_so, folder)
     run_result_free(&result);
 }
 
+TEST_IN_FOLDER(test_the_log_says_why_no_gpu_computes, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    assert_int_equal(setenv("CUDA_VISIBLE_DEVICES", "-1", 1), 0);
+    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", shards);
+    assert_contains(result.err, " ahead; no "); /* "NVIDIA GPU found", or that it is hidden */
+    assert_contains_not(result.err, "warning");
+    run_result_free(&result);
+    result = TRAIN(0, "--dry-run", "--device", "cpu", "--model", "conv8", shards);
+    assert_contains(result.err, " ahead\n");
+    run_result_free(&result);
+    assert_int_equal(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
+}
+
 TEST_IN_FOLDER(test_an_interpolation_that_was_chosen_is_shown, folder)
 {
     const char *shards = make_set(folder, &train_plain);

@@ -4,12 +4,12 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/path.h"
 #include "common/progress.h"
 #include "common/resolve.h"
 #include "common/text.h"
+#include "trainer/backend/gpu_signs.h"
 #include "trainer/data/class_weights.h"
 #include "trainer/graph/muon.h"
 #include "trainer/plan/plan_loader.h"
@@ -140,15 +140,22 @@ static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
     options->image.val_resize_size = options->image.crop_pct > 0 ? 0 : origin->resize;
 }
 
-/* Returns whether the kernel's driver is loaded and the user has not hidden the GPUs. */
-static bool expects_gpu(void)
+/* Tells why no GPU computes, or notes it for the line of the device where that is no surprise. status: of the
+ * GPU here, with its error. */
+static void tell_why_cpu(Session *session, FshStatus status, const FshError *why)
 {
-    const char *shown = getenv("CUDA_VISIBLE_DEVICES");
-    return access("/dev/nvidiactl", F_OK) == 0 && !(shown && (!*shown || strcmp(shown, "-1") == 0));
+    const GpuSigns signs = gpu_signs("");
+    if (!status)
+        session->why_cpu = "; the GPU of another rank cannot be used";
+    else if (signs == GPU_SIGNS_THERE)
+        console_warning(&session->console, "the CPU computes, for the GPU cannot: %s", why->message);
+    else
+        session->why_cpu =
+            signs == GPU_SIGNS_HIDDEN ? "; no GPU: CUDA_VISIBLE_DEVICES hides all" : "; no NVIDIA GPU found";
 }
 
 /* Opens the backend that the options name. "auto" takes the best that works on all ranks and never fails for
- * lack of a GPU, but warns if there is one that cannot be used. */
+ * lack of a GPU, but tells why there is none. */
 static FshStatus open_backend(Session *session, Backend **backend, const TrainOptions *options,
                               FshError *error)
 {
@@ -163,8 +170,7 @@ static FshStatus open_backend(Session *session, Backend **backend, const TrainOp
     const FshStatus status = backend_open(backend, "cuda", &wanted.options, &why);
     if (ranks_agree(communicator, status, NULL) == FSH_OK)
         return FSH_OK;
-    if (status && expects_gpu())
-        console_warning(&session->console, "the CPU computes, for the GPU cannot: %s", why.message);
+    tell_why_cpu(session, status, &why);
     backend_close(backend); /* of a rank whose GPU works */
     return backend_open(backend, "cpu", &wanted.options, error);
 }
@@ -460,10 +466,10 @@ void session_describe(Session *session)
     char most[64] = "";
     if (plan->workers_most > plan->workers)
         (void)snprintf(most, sizeof most, " (up to %d, as data is waited for)", plan->workers_most);
-    console_line(&session->console, "device: %s; loader: %d thread%s%s, %zu batch%s ahead",
+    console_line(&session->console, "device: %s; loader: %d thread%s%s, %zu batch%s ahead%s",
                  backend_description(session->network.backend), plan->workers,
                  text_plural((uint64_t)plan->workers), most, plan->batches_ahead,
-                 plan->batches_ahead == 1 ? "" : "es");
+                 plan->batches_ahead == 1 ? "" : "es", session->why_cpu ? session->why_cpu : "");
     const char *warning = backend_warning(session->network.backend);
     if (warning && rank_place_speaks(&session->place))
         console_warning(&session->console, "%s", warning);
