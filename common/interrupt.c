@@ -11,7 +11,7 @@ static atomic_int requested_signal;
 enum { SIGNALS = 3, SENDERS = 2 };
 static atomic_int counts[SIGNALS][SENDERS];
 static atomic_int simulated_count;
-static atomic_bool requeues;
+static atomic_bool requeues, at_once;
 
 static int place_of(int signal_number)
 {
@@ -34,9 +34,10 @@ static void remember_signal(int signal_number, siginfo_t *info, void *context)
         return;
     /* The second SIGINT means that the user will not wait. With the default action the shell sees a death by
      * signal. */
-    if (atomic_exchange(&requested_signal, signal_number) && signal_number == SIGINT) {
-        (void)signal(SIGINT, SIG_DFL);
-        (void)raise(SIGINT);
+    const bool waits = !atomic_exchange(&requested_signal, signal_number) || signal_number != SIGINT;
+    if (!waits || atomic_load(&at_once)) {
+        (void)signal(signal_number, SIG_DFL);
+        (void)raise(signal_number);
     }
 }
 
@@ -79,6 +80,11 @@ void interrupt_install_requeue(void)
 {
     watch(SIGUSR1);
     atomic_store(&requeues, true);
+}
+
+void interrupt_take_at_once(void)
+{
+    atomic_store(&at_once, true);
 }
 
 bool interrupt_requeues(void)

@@ -18,6 +18,9 @@ void interrupt_install(void);
  * program to save its state and exit with status 75 (EX_TEMPFAIL), on which a job is queued again. SIGINT
  * keeps its meaning. Call it after interrupt_install, in programs that can resume. */
 void interrupt_install_requeue(void);
+/* Makes the first signal end the process at once, with its default action: for what leaves nothing behind. */
+void interrupt_take_at_once(void);
+
 /* Returns whether such a signal has come. */
 bool interrupt_requeues(void);
 

@@ -54,6 +54,25 @@ TEST(test_a_signal_that_the_parent_passes_on_is_no_second_one)
     assert_int_equal(end_of(SIGUSR1, 1), 1);
 }
 
+TEST(test_the_first_signal_may_end_a_process_at_once)
+{
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < 2; i++) {
+        int status = 0;
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            interrupt_install();
+            interrupt_take_at_once();
+            (void)raise(signals[i]);
+            _exit(100);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(WTERMSIG(status), signals[i]);
+    }
+}
+
 TEST(test_a_second_signal_counts)
 {
     assert_int_equal(end_of(SIGINT, 2), 128 + SIGINT);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/progress.h"
 #include "trainer/checkpoint/safetensors.h"
 
 TEST_IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped, folder)
@@ -28,6 +29,25 @@ TEST_IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped, folder)
     assert_contains(result.err, "1 sample could not be read");
     assert_contains(result.out, "best top-1");
     assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
+    run_result_free(&result);
+}
+
+/* A step takes many seconds here. */
+TEST_IN_FOLDER(test_a_dry_run_ends_at_once, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    const char *const arguments[] = {
+        "--jobs",       "1", "-n",   "--device", "cpu", "--model", "resnet101", "--train-crop-size", "512",
+        "--batch-size", "4", shards, NULL};
+    RunningProgram running = run_start(NULL, "ftrain", arguments);
+    (void)wait_for_file(test_path(folder, "none"), 2.5); /* long enough to begin the step */
+    const double begin = progress_now_seconds();
+    assert_int_equal(kill(running.process, SIGINT), 0);
+    RunResult result = run_wait(&running);
+    assert_true(progress_now_seconds() - begin < 2);
+    assert_int_equal(result.exit_status, 128 + SIGINT);
+    assert_contains(result.err, "timing a step of 4 images, ");
+    assert_contains(result.out, "layer3.22.conv3");
     run_result_free(&result);
 }
 

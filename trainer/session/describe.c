@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/interrupt.h"
 #include "common/json_text.h"
 #include "common/options_config.h"
 #include "common/progress.h"
@@ -348,9 +349,24 @@ static bool lacks_device(const TrainOptions *options, FshStatus status)
            backend_device_count("cuda", &count, NULL) == FSH_ERR_UNSUPPORTED;
 }
 
+/* Says that a step is timed, where that is likely to take more than a second or two: a core of a CPU does
+ * some 50 GFLOP a second. */
+static void tell_timing(Session *session)
+{
+    const double core_flops = 5e10, long_seconds = 2;
+    const TrainPlan *plan = &session->plan;
+    const double flops =
+        3 * (double)graph_forward_flops(network_graph(&session->network)); /* and backwards */
+    if (plan->device == DEVICE_CPU && flops / (core_flops * plan->threads) > long_seconds)
+        console_line(&session->console,
+                     "timing a step of %" PRId64 " image%s, %.3g TFLOP; Ctrl-C ends this at once",
+                     plan->train_spec.batch, text_plural((uint64_t)plan->train_spec.batch), flops / 1e12);
+}
+
 FshStatus describe_run(const TrainOptions *options, FshError *error)
 {
     Session session;
+    interrupt_take_at_once(); /* there is nothing to save */
     FshStatus status = session_open(&session, options, SESSION_TRAIN, error);
     if (lacks_device(options, status))
         return describe_without_device(options, error);
@@ -361,13 +377,21 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     ExpectedTime expected;
     if (session.plan.source->residence != PIXELS_DECODED_AT_USE) /* batches are made from it */
         status = session_cache(&session, error);
+    /* On a GPU the steps settle what the network takes. */
+    const bool early = !status && session.plan.device == DEVICE_CPU && !options->program.json;
+    if (early)
+        describe_network(&session, stdout);
+    (void)fflush(stdout);
+    if (!status)
+        tell_timing(&session);
     if (!status)
         status = expect_time(&session, &expected, error);
     if (!status && options->program.json) {
         status = describe_print_json(run_json(options, &session, &expected), error);
     } else if (!status) {
         char training[32], evaluation[32];
-        describe_network(&session, stdout);
+        if (!early)
+            describe_network(&session, stdout);
         if (options->program.verbose)
             describe_plans(&session, stdout);
         print_steps(&session, options);

@@ -1,4 +1,5 @@
-/* expect.h - predicts how long a run takes, from two real steps whose results are discarded. Threads: one. */
+/* expect.h - predicts how long a run takes, from two real steps whose results are discarded, or from one
+ * where that takes seconds on a CPU. Threads: one. */
 #ifndef FSHARD_TRAINER_SESSION_EXPECT_H
 #define FSHARD_TRAINER_SESSION_EXPECT_H
 
@@ -10,8 +11,8 @@ typedef struct ExpectedTime {
     double evaluation_seconds; /* all evaluations */
 } ExpectedTime;
 
-/* Fills expected from the second step of training and of evaluation. Changes the session's weights, so the
- * session must end afterwards. Fails as the loader and the network do. */
+/* Fills expected from the last of these steps of training and of evaluation. Changes the session's weights,
+ * so the session must end afterwards. Fails as the loader and the network do. */
 FshStatus expect_time(Session *session, ExpectedTime *expected, FshError *error);
 
 #endif

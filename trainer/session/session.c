@@ -276,11 +276,25 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
     return status;
 }
 
+/* Says that weights are drawn, where that is likely to take more than a second or two: a core draws some
+ * fifty million a second. */
+static void tell_drawing(Session *session)
+{
+    const double core_weights = 5e7, long_seconds = 2;
+    const TrainPlan *plan = &session->plan;
+    const double count = (double)graph_parameter_count(network_graph(&session->network));
+    if (plan->rank == 0 && plan->device == DEVICE_CPU &&
+        count / (core_weights * plan->threads) > long_seconds)
+        console_line(&session->console, "%s: drawing %.0f M weights", plan->model->name, count / 1e6);
+}
+
 static FshStatus open_network(Session *session, const TrainOptions *options, SessionUse use,
                               Backend **backend, FshError *error)
 {
     Network *network = &session->network;
     FshStatus status = network_open(network, backend, &session->plan, error);
+    if (!status)
+        tell_drawing(session);
     if (!status)
         status = network_initialize(network, session->plan.seed, error);
     if (!status && options->weights)
