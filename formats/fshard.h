@@ -353,6 +353,10 @@ FSH_API const FshManifest *fsh_manifest(const FshDataset *dataset);
  * are. names: class_count strings of malloc, of which the dataset frees each, and their array. */
 FSH_API void fsh_set_class_display_names(FshDataset *dataset, char **names);
 FSH_API const char *fsh_path(const FshDataset *dataset);
+/* Returns how many tars of an open dataset have no end marker: some programs write none, and a tar that is
+ * cut short between two members has lost it. *first_ret: the name of the first; unchanged where there is
+ * none. */
+FSH_API uint64_t fsh_unmarked_files(const FshDataset *dataset, const char **first_ret);
 /* Has fsh_path and messages call a dataset something else than the path it was opened by: the address that it
  * was fetched from. FSH_ERR_MEMORY: it keeps its name. */
 FSH_API FshStatus fsh_set_path(FshDataset *dataset, const char *path, FshError *error);

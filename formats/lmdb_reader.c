@@ -107,7 +107,8 @@ static FshStatus read_metas(LmdbTree *tree, FshError *error)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "LMDB pages of %" PRIu64 " bytes", page_bytes);
     if (tree->length % page_bytes || tree->length < 2 * page_bytes)
         return fsh_error_set(error, FSH_ERR_CORRUPT,
-                             "%" PRIu64 " bytes are no whole number of pages: cut short", tree->length);
+                             "%" PRIu64 " bytes are no whole number of pages: cut short; copy it again",
+                             tree->length);
     tree->page_bytes = page_bytes;
     tree->page_count = tree->length / page_bytes;
     FshStatus status = read_meta(tree, 0, error);
@@ -115,7 +116,12 @@ static FshStatus read_metas(LmdbTree *tree, FshError *error)
         status = read_meta(tree, 1, error);
     if (!status && tree_is_empty(tree))
         return FSH_OK;
-    if (!status && (tree->depth < 1 || tree->depth > DEPTH_MAX || tree->root >= tree->page_count))
+    if (!status && tree->depth >= 1 && tree->depth <= DEPTH_MAX && tree->root >= tree->page_count)
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "its first page is page %" PRIu64 ", and it has only %" PRIu64
+                               ": cut short; copy it again",
+                               tree->root, tree->page_count);
+    else if (!status && (tree->depth < 1 || tree->depth > DEPTH_MAX || tree->root >= tree->page_count))
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "tree of depth %u with its root at page %" PRIu64,
                                tree->depth, tree->root);
     return status;

@@ -47,6 +47,7 @@ typedef struct SampleTable {
     size_t class_name_count; /* of its entries: 0, or more than label_max */
     /* a .cls names its class: labels count class_names, in the order in which they came */
     bool names_are_labels;
+    bool unmarked_end; /* a tar without the end marker: it may be cut short between two members */
 } SampleTable;
 
 /* Starts a sample at the end of the table; its fields are zero. Keys of 1 to 65,535 bytes. FSH_ERR_CORRUPT,

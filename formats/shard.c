@@ -214,8 +214,10 @@ FshStatus fsh_shard_parse_footer(ShardView *view, bool *torn_ret, FshError *erro
     *torn_ret = true;
     if (length % FSH_ALIGNMENT || length < (uint64_t)view->header_bytes + SHARD_FOOTER_BYTES ||
         memcmp(view->bytes + length - SHARD_FOOTER_BYTES, footer_magic, sizeof footer_magic) != 0)
-        return fsh_error_set(error, FSH_ERR_CORRUPT,
-                             "no footer: the shard is torn, cut short or never finished");
+        return fsh_error_set(
+            error, FSH_ERR_CORRUPT,
+            "no footer: the shard is torn, cut short or never finished; copy it again, or save what "
+            "is whole with fverify --repair OUT");
     *torn_ret = false;
     uint64_t footer_offset = length - SHARD_FOOTER_BYTES;
     const uint8_t *footer = view->bytes + footer_offset;

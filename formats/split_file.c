@@ -61,8 +61,9 @@ FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info,
                              file->record_count, info->sample_count);
     if (fsh_split_file_bytes(file) != info->bytes)
         return fsh_error_set(error, FSH_ERR_CORRUPT,
-                             "has %" PRIu64 " bytes, not the %" PRIu64 " the manifest says",
-                             fsh_split_file_bytes(file), info->bytes);
+                             "has %" PRIu64 " bytes, not the %" PRIu64 " the manifest says%s",
+                             fsh_split_file_bytes(file), info->bytes,
+                             fsh_split_file_bytes(file) < info->bytes ? ": cut short; copy it again" : "");
     if (container_has(file->container, FSH_HAS_HASH) && !fsh_hash_equal(&file->hash, &info->hash)) {
         char found[FSH_HASH_TEXT_BYTES], listed[FSH_HASH_TEXT_BYTES];
         fsh_hash_format(&file->hash, found);

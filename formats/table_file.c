@@ -7,6 +7,7 @@
 #include "common/read_fault.h"
 #include "formats/check.h"
 #include "formats/container.h"
+#include "formats/dataset.h"
 #include "formats/metadata.h"
 #include "formats/record.h"
 #include "formats/sample_table.h"
@@ -114,8 +115,14 @@ FshStatus fsh_table_file_check(const FileCheck *check, FileReport *report, Metad
         return fsh_report_add(report, found.status, -1, NULL, reason, error);
     }
     report->indexed = true;
-    if (!expected)
-        return FSH_OK;
+    if (file->table.unmarked_end)
+        status =
+            fsh_report_add(report, FSH_OK, -1, NULL,
+                           "has no end marker: either its writer makes none, or it is cut short between two "
+                           "members, and to be copied again",
+                           error);
+    if (!expected || status)
+        return status;
     if (check->container->check_index && check->container->check_index(check->path, &found)) {
         status = fsh_report_found(report, -1, NULL, &found, error);
         found = (FshError){0};
@@ -127,4 +134,15 @@ FshStatus fsh_table_file_check(const FileCheck *check, FileReport *report, Metad
         return status;
     return found.status ? fsh_report_found(report, -1, NULL, &found, error)
                         : count_labels(report, expected->class_count, error);
+}
+
+uint64_t fsh_unmarked_files(const FshDataset *dataset, const char **first_ret)
+{
+    uint64_t count = 0;
+    for (size_t split = 0; split < dataset->manifest.split_count; split++)
+        for (size_t i = 0; i < dataset->split_files[split].count; i++) {
+            if (dataset->split_files[split].files[i].table.unmarked_end && count++ == 0)
+                *first_ret = dataset->manifest.splits[split].files[i].name;
+        }
+    return count;
 }

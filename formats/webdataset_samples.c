@@ -519,6 +519,7 @@ static FshStatus make_table(SampleTable *table, const uint8_t *bytes, uint64_t l
         if (status)
             status = fail_sample(&grouping, status, error);
     }
+    table->unmarked_end = !cursor.marked_end;
     buffer_free(&grouping.key);
     buffer_free(&grouping.scratch);
     buffer_free(&grouping.encoded);

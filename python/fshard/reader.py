@@ -383,6 +383,7 @@ def _compare(file: File, listed: FileInfo, number: int, count: int) -> None:
     if file.count != listed.samples:
         raise FshardError(f"holds {file.count} samples, not the {listed.samples} the manifest says")
     if len(file.view) != listed.bytes:
-        raise FshardError(f"has {len(file.view)} bytes, not the {listed.bytes} the manifest says")
+        advice = ": cut short; copy it again" if len(file.view) < listed.bytes else ""
+        raise FshardError(f"has {len(file.view)} bytes, not the {listed.bytes} the manifest says{advice}")
     if isinstance(file, Shard) and file.xxh3_128 != listed.xxh3_128:
         raise FshardError(f"XXH3-128 in its footer is {file.xxh3_128}, in the manifest {listed.xxh3_128}")

@@ -99,7 +99,10 @@ class Shard:
     def _read_footer(self) -> None:
         view, end = self.view, len(self.view) - FOOTER_BYTES
         if len(view) % ALIGNMENT or end < self.header_bytes or view[end : end + 8] != FOOTER_MAGIC:
-            raise FshardError("no footer: the shard is torn, cut short or never finished")
+            raise FshardError(
+                "no footer: the shard is torn, cut short or never finished; copy it again, or save what is whole with "
+                "fverify --repair OUT"
+            )
         _, version, footer_bytes, count, offset, length, file_bytes, index_crc, zero_1, digest, zero_2, stored = (
             _FOOTER.unpack_from(view, end)
         )

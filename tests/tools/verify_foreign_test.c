@@ -125,7 +125,53 @@ TEST_IN_FOLDER(test_damage_in_a_tar_is_named, folder)
     run_result_free(&result);
     test_file_truncate(second, 2000);
     result = run_expecting(1, "fverify", tars, NULL);
-    assert_contains(result.out, "train-000001.tar: ");
-    assert_contains(result.out, "cut short");
+    assert_contains(result.out, "train-000001.tar: byte ");
+    assert_contains(result.out, "cut short; copy or download it again\n");
+    run_result_free(&result);
+    result = run_expecting(1, "fpack", tars, test_path(folder, "none"), NULL);
+    assert_contains(result.err, "train-000001.tar: byte ");
+    assert_contains(result.err, "cut short; copy or download it again\n");
+    run_result_free(&result);
+    result = run_expecting(1, "ftrain", "--dry-run", tars, NULL);
+    assert_contains(result.err, "train-000001.tar: byte ");
+    assert_contains(result.err, "cut short; copy or download it again\n");
+    run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_a_database_or_shard_that_is_cut_short_is_told, folder)
+{
+    static const char *const files[][3] = {
+        {"lmdb", "train.lmdb/data.mdb", "cut short; copy it again"},
+        {"shards", "train-00000-of-00001.fshard",
+         "cut short or never finished; copy it again, or save what is whole "
+         "with fverify --repair OUT"}};
+    const char *photos = test_path(folder, "photos");
+    source_two_classes(photos);
+    for (size_t i = 0; i < 2; i++) {
+        const char *packed = test_path(folder, "%s", files[i][0]),
+                   *file = test_path(folder, "%s/%s", packed + strlen(folder->path) + 1, files[i][1]);
+        run_ok("fpack", "--format", files[i][0], photos, packed, NULL);
+        test_file_truncate(file, 8192);
+        RunResult result = run_expecting(1, "fverify", packed, NULL);
+        assert_contains(result.out, files[i][2]);
+        run_result_free(&result);
+    }
+}
+
+/* Between two members nothing but the end marker is missing. */
+TEST_IN_FOLDER(test_a_tar_without_its_end_is_told, folder)
+{
+    const char *tars = test_path(folder, "tars"), *packed = test_path(folder, "packed");
+    const char *tar = write_tar(folder, "tars/train-000000.tar", 0, 3);
+    RunResult result = run_expecting(0, "fpack", tars, packed, NULL);
+    assert_contains_not(result.err, "end marker");
+    run_result_free(&result);
+    test_file_truncate(tar, -1024);
+    result = run_expecting(0, "fverify", tars, NULL);
+    assert_contains(result.out,
+                    "note     train-000000.tar: has no end marker: either its writer makes none, or ");
+    run_result_free(&result);
+    result = run_expecting(0, "fpack", "--force", tars, packed, NULL);
+    assert_contains(result.err, "fpack: warning: train-000000.tar: 1 tar without an end marker: ");
     run_result_free(&result);
 }

@@ -396,11 +396,26 @@ static FshStatus check_labels(PackKeyed *keyed, FshError *error)
                       text_plural(count), (int)example->key_bytes, example->key);
 }
 
+/* Warns of tars that may be cut short where nothing else shows it. */
+static FshStatus warn_unmarked(PackKeyed *keyed, FshError *error)
+{
+    const char *first = NULL;
+    const uint64_t count = fsh_unmarked_files(keyed->found->from.dataset, &first);
+    return count ? notes_addf(
+                       &keyed->found->notes->warnings, FSH_OK, error, first,
+                       "%llu tar%s without an end marker: either the writer makes none, or something was cut "
+                       "short between two members, and is to be copied again",
+                       (unsigned long long)count, text_plural(count))
+                 : FSH_OK;
+}
+
 FshStatus key_dataset(PackKeyed *keyed, FshError *error)
 {
     const PackOptions *options = keyed->found->options;
     bool by_folders = false;
     FshStatus status = take_samples(keyed, error);
+    if (!status)
+        status = warn_unmarked(keyed, error);
     if (!status && options->labels)
         status = take_labels(keyed, error);
     else if (!status && may_have_class_folders(keyed))
