@@ -357,17 +357,16 @@ static void print_facts(const json_t *preset, FILE *stream)
 
 void options_config_print(const OptionTable *table, unsigned without, const json_t *preset, FILE *stream)
 {
-    const char *group = NULL;
+    const char *group = NULL, *printed = NULL;
     (void)fprintf(stream, "# %s --config FILE; what the command line says wins\n", table->program);
     for (const Option *option = table->options; option->name; option++) {
-        const char *heading =
-            option->group && (!group || strcmp(group, option->group) != 0) ? option->group : NULL;
         group = option->group ? option->group : group;
         if (option->marks & without)
             continue;
         json_t *value = value_of(option);
-        if (heading)
-            (void)fprintf(stream, "\n# %s\n", heading);
+        if (group && (!printed || strcmp(printed, group) != 0)) /* its first row may have been left out */
+            (void)fprintf(stream, "\n# %s\n", group);
+        printed = group;
         (void)fprintf(stream, "# %s\n", option->help);
         const bool open = option->given && !*option->given;
         if (json_is_null(value)) {

@@ -333,6 +333,27 @@ TEST(test_quotes_in_macros_are_shown)
     }
 }
 
+/* Nobody finds anything in a list of forty. */
+TEST(test_headings_of_help_keep_its_lists_short)
+{
+    enum { MOST = 24 };
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        RunResult result = run_program(NULL, programs[i], "--help", NULL);
+        const char *heading = "";
+        int count = 0;
+        for (char *rest = result.out, *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
+            const bool begins = *line && *line != ' ' && line[strlen(line) - 1] == ':';
+            heading = begins ? line : heading;
+            count = begins
+                        ? 0
+                        : count + (strncmp(line, "      --", 8) == 0 || (line[0] == ' ' && line[2] == '-'));
+            if (count > MOST)
+                fail_msg("%s --help: more than %d options under '%s'", programs[i], MOST, heading);
+        }
+        run_result_free(&result);
+    }
+}
+
 /* Words and lines of --help are wrapped: it is asked for a few words that stand together. */
 TEST(test_the_two_limits_are_told_apart)
 {

@@ -14,6 +14,7 @@ size_t checkpoint_options_rows(CheckpointOptions *o, Option *rows)
 {
     const Option own[] = {
         {.name = "resume", .kind = OPTION_TEXT, .value = &o->resume, .argument = "PATH",
+         .group = "Checkpoints",
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "go on from a checkpoint (file or output folder); auto: from the output's own if it has "
                  "one"},

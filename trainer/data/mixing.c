@@ -110,6 +110,7 @@ size_t mixing_rows(Mixing *m, Option *rows)
     /* clang-format off */
     const Option own[] = {
         {.name = "mixup-alpha", .kind = OPTION_REAL, .value = &m->mixup_alpha, .argument = "X",
+         .group = "Mixing",
          .maximum = 100, .alias = "mixup",
          .help = "mixup with a share drawn from beta(X, X), 0.2 for one; 0: none"},
         {.name = "cutmix-alpha", .kind = OPTION_REAL, .value = &m->cutmix_alpha, .argument = "X",

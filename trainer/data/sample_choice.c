@@ -52,6 +52,7 @@ size_t choice_rows(ChoiceOptions *choice, Option *rows)
     /* clang-format off */
     const Option own[] = {
         {.name = "where", .kind = OPTION_TEXT, .value = &choice->where, .argument = "CONDITION",
+         .group = "Choice of samples",
          .uses = USE_DATASET,
          .help = "take the samples that meet a condition: \"class in FILE\", \"key ~ 'n0144*'\", with and, "
                  "or, not; see the man page"},

@@ -177,6 +177,7 @@ size_t sampling_rows(Sampling *sampling, Option *rows)
     /* clang-format off */
     const Option own[] = {
         {.name = "sampler", .kind = OPTION_CHOICE, .value = &sampling->kind, .argument = "HOW",
+         .group = "Order of samples",
          .choices = sampler_names,
          .help = "what an epoch of training consists of: each image once (shuffle), or as many images, "
                  "of each class equally often (balanced)"},

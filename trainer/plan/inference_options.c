@@ -19,6 +19,7 @@ size_t inference_options_rows(InferenceOptions *o, Option *rows)
 {
     const Option own[] = {
         {.name = "evaluate", .kind = OPTION_FLAG, .value = &o->evaluate, .alias = "test-only",
+         .group = "Evaluation and prediction",
          .marks = OPTION_FREE | OPTION_ALIKE | OPTION_NOT_IN_FILE,
          .help = "evaluate --weights and leave; writes nothing"},
         {.name = "predict", .kind = OPTION_TEXT, .value = &o->predict, .argument = "DIR",

@@ -26,6 +26,7 @@ size_t data_options_rows(DataOptions *o, Option *rows)
 {
     const Option own[] = {
         {.name = "train-split", .kind = OPTION_TEXT, .value = &o->train_split, .argument = "NAME",
+         .group = "Splits and labels",
          .uses = USE_SAMPLES,
          .help = "the split to learn from"},
         {.name = "val-split", .kind = OPTION_TEXT, .value = &o->val_split, .argument = "NAME",
@@ -49,6 +50,7 @@ size_t data_options_rows(DataOptions *o, Option *rows)
          .help = "what an image of --labels has: one class, any number of them, or numbers; auto: as the "
                  "file looks, and a CSV of numbers looks like classes"},
         {.name = "on-error", .kind = OPTION_CHOICE, .value = &o->on_error, .argument = "WHAT",
+         .group = "Loading",
          .choices = on_error_choices, .marks = OPTION_FREE | OPTION_ALIKE, .uses = USE_DATASET,
          .help = "when a sample cannot be read: stop, or skip it and name it (exit status 1)"},
         {.name = "workers", .kind = OPTION_INTEGER, .value = &o->workers, .argument = "N", .maximum = 1024,

@@ -35,6 +35,7 @@ size_t compute_options_rows(ComputeOptions *o, Option *rows)
 {
     const Option own[] = {
         {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME", .has_auto = true,
+         .group = "Device and precision",
          .choices = device_choices, .hints = train_device_hints, .marks = OPTION_FREE,
          .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this "
                  "build and this machine have it"},

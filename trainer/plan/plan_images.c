@@ -38,7 +38,8 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
 {
     const Option own[] = {
         {.name = "train-crop-size", .kind = OPTION_INTEGER, .value = &o->train_crop_size, .argument = "PX",
-         .maximum = EDGE_MAX, .group = "Images",
+         .group = "Image sizes",
+         .maximum = EDGE_MAX,
          .help = "edge of the square that the network sees in training; 0: from the dataset"},
         {.name = "progressive", .kind = OPTION_TEXT, .value = &o->progressive, .argument = "FROM:TO",
          .help = "edge that grows with the epochs, in steps of 32 pixels (8 below 64)"},
@@ -60,6 +61,7 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
          .help = "part of the short edge that the centre square of evaluation is, in place of "
                  "--val-resize-size; 0: from the dataset"},
         {.name = "train-crop-mode", .kind = OPTION_CHOICE, .value = &o->train_crop_mode, .argument = "MODE",
+         .group = "Crops",
          .choices = crop_mode_names, .has_auto = true,
          .uses = USE_SAMPLES,
          .help = "rrc: random part, resized; pad: the centre, moved; center: no chance; rkrc: resized, a "
@@ -77,15 +79,7 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
          .maximum = EDGE_MAX,
          .uses = USE_SAMPLES,
          .help = "for pad: how far images are moved; 0: an eighth of the crop"},
-        {.name = "color-jitter", .kind = OPTION_TEXT, .value = &o->color_jitter, .argument = "B:C:S:H",
-         .uses = USE_SAMPLES,
-         .help = "brightness, contrast, saturation, hue as torchvision's ColorJitter; one number is for "
-                 "the first three"},
-        {.name = "aug", .kind = OPTION_FLAG, .value = &o->augment,
-         .uses = USE_SAMPLES,
-         .help = "random crops, flips and all else in training; --no-aug sees each image as evaluation "
-                 "does"},
-        {.name = "flip-tta", .kind = OPTION_FLAG, .value = &o->flip_tta,
+        {.name = "flip-tta", .kind = OPTION_FLAG, .value = &o->flip_tta, .group = "Evaluation of images",
          .uses = USE_NETWORK,
          .help = "evaluate each image and its mirror image, and average"},
         {.name = "shift-tta", .kind = OPTION_INTEGER, .value = &o->shift_tta, .argument = "PX", .maximum = 64,
@@ -99,6 +93,15 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
         {.name = "y-channel", .kind = OPTION_FLAG, .value = &o->y_channel,
          .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
          .help = "pairs: PSNR and SSIM of luma (ITU-R 601) alone"},
+        {.name = "color-jitter", .kind = OPTION_TEXT, .value = &o->color_jitter, .argument = "B:C:S:H",
+         .group = "Augmentation",
+         .uses = USE_SAMPLES,
+         .help = "brightness, contrast, saturation, hue as torchvision's ColorJitter; one number is for "
+                 "the first three"},
+        {.name = "aug", .kind = OPTION_FLAG, .value = &o->augment,
+         .uses = USE_SAMPLES,
+         .help = "random crops, flips and all else in training; --no-aug sees each image as evaluation "
+                 "does"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

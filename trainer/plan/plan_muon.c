@@ -25,7 +25,7 @@ MuonOptions muon_options_default(void)
 size_t muon_options_rows(MuonOptions *o, Option *rows)
 {
     const Option own[] = {
-        {.name = "muon-rest", .kind = OPTION_CHOICE, .value = &o->rest, .argument = "NAME",
+        {.name = "muon-rest", .kind = OPTION_CHOICE, .value = &o->rest, .argument = "NAME", .group = "Muon",
          .choices = rest_choices,
          .help = "for muon: what moves the first and the last layer, norms and biases"},
         {.name = "muon-adjust-lr", .kind = OPTION_CHOICE, .value = &o->adjust, .argument = "NAME",

@@ -10,6 +10,7 @@ size_t set_options_rows(SetOptions *o, Option *rows)
 {
     const Option own[] = {
         {.name = "more-shards", .kind = OPTION_LIST, .value = &o->more, .argument = "DIR",
+         .group = "Several datasets",
          .marks = OPTION_FREE, .uses = USE_SAMPLES | USE_EVALUATE,
          .help = "another dataset, used with SHARDS as one; as further arguments before OUTPUT"},
         {.name = "set-weights", .kind = OPTION_TEXT, .value = &o->weights, .argument = "W,W,...",

@@ -65,7 +65,20 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
          .minimum = 1, .maximum = 65536,
          .uses = USE_LEARN,
          .help = "batches whose gradients are averaged for one update"},
-        {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME",
+        {.name = "seed", .kind = OPTION_INTEGER, .value = &o->seed, .argument = "N",
+         .maximum = 9007199254740992.0,
+         .uses = USE_SAMPLES,
+         .help = "decides first weights, order and augmentation: the same seed gives the same result"},
+        {.name = "sync-bn", .kind = OPTION_FLAG, .value = &o->sync_bn, .alias = "sync-batchnorm",
+         .uses = USE_LEARN,
+         .help = "batch norms of training take mean and variance over the batches of all ranks, as one "
+                 "process with the total batch does"},
+        {.name = "norm-sample", .kind = OPTION_INTEGER, .value = &o->norm_sample, .argument = "N",
+         .minimum = 1, .maximum = BATCH_MAX,
+         .uses = USE_LEARN,
+         .help = "batch norms of training take mean and variance of one image in N of the batch, and "
+                 "normalise all by them: faster, and not the same network; 1: of all"},
+        {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME", .group = "Loss",
          .choices = loss_names, .has_auto = true, .hints = train_loss_hints,
          .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
          .help = "auto: cross-entropy, of masks that of pixels, for several labels bce, for numbers mse, for "
@@ -91,19 +104,6 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
          .uses = USE_LEARN,
          .help = "with several labels: how much an image that has a class counts in the class's loss beside "
                  "one that has not: balanced, a number, or a file with a line CLASS WEIGHT for each"},
-        {.name = "seed", .kind = OPTION_INTEGER, .value = &o->seed, .argument = "N",
-         .maximum = 9007199254740992.0,
-         .uses = USE_SAMPLES,
-         .help = "decides first weights, order and augmentation: the same seed gives the same result"},
-        {.name = "sync-bn", .kind = OPTION_FLAG, .value = &o->sync_bn, .alias = "sync-batchnorm",
-         .uses = USE_LEARN,
-         .help = "batch norms of training take mean and variance over the batches of all ranks, as one "
-                 "process with the total batch does"},
-        {.name = "norm-sample", .kind = OPTION_INTEGER, .value = &o->norm_sample, .argument = "N",
-         .minimum = 1, .maximum = BATCH_MAX,
-         .uses = USE_LEARN,
-         .help = "batch norms of training take mean and variance of one image in N of the batch, and "
-                 "normalise all by them: faster, and not the same network; 1: of all"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

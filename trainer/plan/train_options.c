@@ -97,6 +97,7 @@ static size_t start_rows(TrainOptions *o, Option *rows)
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LEARN | USE_PREDICTS | USE_COMPARE | USE_ONNX,
          .help = "use an output folder that is not empty, and replace an earlier run's files in it"},
         {.name = "recipe", .kind = OPTION_TEXT, .value = &o->recipe, .argument = "NAME",
+         .group = "Recipes and files of options",
          .suggest = suggest_recipe, .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_ANY,
          .help = "values for options as others have trained, by name (see --list-recipes) or from a file; "
                  "--config and the command line win"},
@@ -137,6 +138,7 @@ static size_t network_rows(TrainOptions *o, Option *rows)
         rows[count] = option->row;
         rows[count].value = &o->network.at[i];
         rows[count].uses = USE_NETWORK | USE_ONNX;
+        rows[count].group = "Networks' own options";
     }
     return count;
 }

@@ -15,7 +15,8 @@ size_t rank_options_rows(RankOptions *o, Option *rows)
 {
     /* clang-format off */
     const Option own[] = {
-        {.name = "gpus", .kind = OPTION_TEXT, .value = &o->gpus, .argument = "N", .group = "Ranks",
+        {.name = "gpus", .kind = OPTION_TEXT, .value = &o->gpus, .argument = "N",
+         .group = "Several GPUs and hosts",
          .marks = OPTION_FREE,
          .help = "train on so many GPUs of this host, on all, or on those of a list (0,2,5): a process "
                  "for each, --batch-size images on each; with --device cpu so many processes, which "

@@ -12,7 +12,8 @@ size_t report_options_rows(ReportOptions *o, Option *rows)
 {
     const Option own[] = {
         {.name = "log-interval", .kind = OPTION_INTEGER, .value = &o->log_interval, .argument = "N",
-         .minimum = 1, .maximum = 1e9, .alias = "print-freq", .group = "Run",
+         .group = "Log and report",
+         .minimum = 1, .maximum = 1e9, .alias = "print-freq",
          .marks = OPTION_FREE | OPTION_ALIKE,
          .help = "steps between two lines of the log"},
         {.name = "profile", .kind = OPTION_INTEGER, .value = &o->profile, .argument = "N", .maximum = 1e6,
