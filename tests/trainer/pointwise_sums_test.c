@@ -15,6 +15,7 @@
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
 
 typedef struct Case {
+    int samples; /* more than 1: of a gate, which has factors and gradients of means for each */
     int rows, channels;
     OpKind op;
     ElementType element;
@@ -35,29 +36,30 @@ static DeviceTensor make_matrix(const Case *c, int channels, Random *random)
     const DeviceTensor matrix = {.data = gpu_copy_of(bits, count * sizeof *bits),
                                  .element = c->element,
                                  .rank = 4,
-                                 .shape = {c->rows, 1, 1, channels},
+                                 .shape = {c->samples, c->rows / c->samples, 1, channels},
                                  .pitch = pitch,
                                  .rows = c->rows};
     free(bits);
     return matrix;
 }
 
-/* Returns a vector of floats; drawn, or all zeros. */
-static DeviceTensor make_vector(int channels, Random *random)
+/* Returns a matrix of floats, a row for each sample; drawn, or all zeros. */
+static DeviceTensor make_floats(int samples, int channels, Random *random)
 {
     const int pitch = (int)padded_channels(channels);
-    float *values = calloc((size_t)pitch, sizeof *values);
+    float *values = calloc((size_t)samples * (size_t)pitch, sizeof *values);
     assert_non_null(values);
-    for (int i = 0; random && i < channels; i++)
+    for (int i = 0; random && i < samples * pitch; i++)
         values[i] = random_normal(random);
-    const DeviceTensor vector = {.data = gpu_copy_of(values, (size_t)pitch * sizeof *values),
+    const DeviceTensor floats = {.data =
+                                     gpu_copy_of(values, (size_t)samples * (size_t)pitch * sizeof *values),
                                  .element = ELEMENT_F32,
-                                 .rank = 1,
-                                 .shape = {channels},
+                                 .rank = samples > 1 ? 2 : 1,
+                                 .shape = {samples > 1 ? samples : channels, channels},
                                  .pitch = pitch,
-                                 .rows = 1};
+                                 .rows = samples};
     free(values);
-    return vector;
+    return floats;
 }
 
 static uint16_t *read_matrix(const DeviceTensor *matrix)
@@ -65,7 +67,7 @@ static uint16_t *read_matrix(const DeviceTensor *matrix)
     return gpu_read(matrix->data, (size_t)device_tensor_stored(matrix) * sizeof(uint16_t));
 }
 
-/* Compares the sums with those of the gradient as it was rounded, and checks that padding has none. */
+/* Compares the sums with those of the gradient as it was rounded. */
 static void compare_sums(const Case *c, const DeviceTensor *sums, const uint16_t *dx, int pitch)
 {
     const int channels = (int)sums->shape[0];
@@ -88,16 +90,29 @@ static void compare_sums(const Case *c, const DeviceTensor *sums, const uint16_t
 
 /* Operands of one gradient, and where it goes. */
 typedef struct Operands {
-    DeviceTensor dy, x, dx, factors, sums;
+    DeviceTensor dy, x, dx, factors, dmeans, sums;
     void *scratch;
 } Operands;
+
+/* Returns the operands of a gate's gradient. */
+static GateGradient gate_of(const Case *c, const Operands *o, const DeviceTensor *dx,
+                            const DeviceTensor *sums)
+{
+    const bool has_terms = c->samples > 1;
+    return (GateGradient){.dy = &o->dy,
+                          .x = &o->x,
+                          .dx = dx,
+                          .factors = has_terms ? &o->factors : NULL,
+                          .dmeans = has_terms ? &o->dmeans : NULL,
+                          .sums = sums};
+}
 
 /* Computes the gradient in dx; with the sums if they are wanted. */
 static void compute(const Case *c, const Operands *o, const DeviceTensor *dx, const DeviceTensor *sums)
 {
+    const GateGradient gate = gate_of(c, o, dx, sums);
     if (c->op == OP_GATE_BACKWARD)
-        gpu_check(kernel_gate_backward(&(GateGradient){.dy = &o->dy, .x = &o->x, .dx = dx, .sums = sums},
-                                       o->scratch, NULL));
+        gpu_check(kernel_gate_backward(&gate, o->scratch, NULL));
     else if (c->op == OP_CHANNEL_SCALE_BACKWARD)
         gpu_check(
             kernel_channel_scale_backward(&o->dy, &o->x, &o->factors, dx, NULL, sums, o->scratch, NULL));
@@ -109,10 +124,10 @@ static void compute(const Case *c, const Operands *o, const DeviceTensor *dx, co
 
 static uint64_t scratch_bytes(const Case *c, const Operands *o)
 {
+    const GateGradient gate = gate_of(c, o, &o->dx, &o->sums);
     switch (c->op) {
     case OP_GATE_BACKWARD:
-        return kernel_gate_backward_scratch_bytes(
-            &(GateGradient){.dy = &o->dy, .x = &o->x, .dx = &o->dx, .sums = &o->sums});
+        return kernel_gate_backward_scratch_bytes(&gate);
     case OP_CHANNEL_SCALE_BACKWARD:
         return kernel_channel_scale_scratch_bytes(&o->x, &o->factors, true);
     default:
@@ -129,8 +144,11 @@ static void try(const Case *c)
     Operands o = {.dy = make_matrix(c, c->channels, &random),
                   .x = make_matrix(c, of_x, &random),
                   .dx = make_matrix(c, of_x, NULL),
-                  .factors = make_vector(c->channels, &random),
-                  .sums = make_vector(of_x, NULL)};
+                  .factors = make_floats(c->samples, c->channels, &random),
+                  .sums = make_floats(1, of_x, NULL)};
+    const Case of_means = {
+        .samples = c->samples, .rows = c->samples, .channels = c->channels, .element = c->element};
+    o.dmeans = make_matrix(&of_means, c->channels, &random);
     o.scratch = gpu_copy_of(NULL, scratch_bytes(c, &o));
     compute(c, &o, &o.dx, NULL);
     uint16_t *const wanted = read_matrix(&o.dx), *const dy = read_matrix(&o.dy), *const x = read_matrix(&o.x);
@@ -155,6 +173,7 @@ static void try(const Case *c)
     gpu_check(cudaFree(o.x.data));
     gpu_check(cudaFree(o.dx.data));
     gpu_check(cudaFree(o.factors.data));
+    gpu_check(cudaFree(o.dmeans.data));
     gpu_check(cudaFree(o.sums.data));
     gpu_check(cudaFree(o.scratch));
 }
@@ -168,8 +187,22 @@ TEST(test_gradients_are_the_same_and_their_sums_right)
         for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
             for (int bf16 = 0; bf16 < 2; bf16++)
                 if (ops[o] != OP_GATE_BACKWARD || shapes[s][1] % 8 == 0)
-                    try(&(Case){.rows = shapes[s][0],
+                    try(&(Case){.samples = 1,
+                                .rows = shapes[s][0],
                                 .channels = shapes[s][1],
                                 .op = ops[o],
                                 .element = bf16 ? ELEMENT_BF16 : ELEMENT_F16});
+}
+
+/* Strips of several samples are added up: one strip each, several, more than the card runs at a time. */
+TEST(test_gates_with_factors_and_means_sum_all_samples)
+{
+    static const int shapes[][3] = {{2, 10, 8}, {6, 144, 16}, {5, 3000, 64}, {3, 999, 520}, {700, 40, 16}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int bf16 = 0; bf16 < 2; bf16++)
+            try(&(Case){.samples = shapes[s][0],
+                        .rows = shapes[s][0] * shapes[s][1],
+                        .channels = shapes[s][2],
+                        .op = OP_GATE_BACKWARD,
+                        .element = bf16 ? ELEMENT_BF16 : ELEMENT_F16});
 }

@@ -64,9 +64,8 @@ void graph_freeze(Graph *graph, TensorId parameter)
         still_norm(graph, node);
         for (int k = 0; k < node->input_count; k++)
             needed |= node->inputs[k] != TENSOR_NONE && graph->tensors[node->inputs[k]].needs_gradient;
-        for (int k = 0; k < node->output_count && op_row(node->op)->differentiate; k++)
-            if (node->outputs[k] != TENSOR_NONE)
-                graph->tensors[node->outputs[k]].needs_gradient &= needed;
+        if (node->output_count && op_row(node->op)->differentiate)
+            graph->tensors[node->outputs[0]].needs_gradient = needed;
     }
 }
 

@@ -400,7 +400,7 @@ static void fuse_means(Graph *graph, const GraphUses *uses)
         const NodeId at = graph->tensors[y].tensor.producer;
         Node *pool = squeeze_of(graph, multiply->inputs[CHANNEL_FACTORS], y);
         if (!pool || at == NODE_NONE || graph->nodes[at].op != OP_GATE || uses->counts[y] != 2 ||
-            graph->tensors[y].tensor.shape[3] % STATISTICS_MULTIPLE)
+            graph->tensors[y].tensor.shape[3] % GATE_MULTIPLE)
             continue;
         Node *gate = &graph->nodes[at];
         gate->outputs[GATE_MEANS] = pool->outputs[0];

@@ -257,58 +257,62 @@ static void read_signs_in_norms(Graph *graph)
     }
 }
 
-/* Returns the place of the sums of its first result among the outputs of a node that can make them; 0: it
- * cannot. */
-static int place_of_sums(OpKind op)
-{
-    switch (op) {
-    case OP_GELU_BACKWARD:
-    case OP_SILU_BACKWARD:
-    case OP_MISH_BACKWARD:
-        return POINTWISE_BACK_DBIAS;
-    case OP_GATE_BACKWARD:
-        return GATE_BACK_DBIAS;
-    case OP_CHANNEL_SCALE_BACKWARD:
-        return CHANNEL_BACK_DBIAS;
-    default:
-        return 0;
-    }
-}
+/* What can make the sums of its first result in 16 bits, for the bias in front. */
+typedef struct Summing {
+    OpKind op;
+    int place;        /* of the sums among its outputs, which end there until it makes them */
+    int64_t multiple; /* of which the result has channels */
+} Summing;
 
-/* Returns the node that makes this gradient in 16 bits, and can make its sums, but does not yet; else
- * NULL. */
-static Node *function_gradient(Graph *graph, TensorId gradient)
+static const Summing summing[] = {
+    {OP_GELU_BACKWARD, POINTWISE_BACK_DBIAS, 1},
+    {OP_SILU_BACKWARD, POINTWISE_BACK_DBIAS, 1},
+    {OP_MISH_BACKWARD, POINTWISE_BACK_DBIAS, 1},
+    {OP_GATE_BACKWARD, GATE_BACK_DBIAS, 2 * GATE_MULTIPLE},
+    {OP_CHANNEL_SCALE_BACKWARD, CHANNEL_BACK_DBIAS, 1},
+};
+
+/* Returns how the maker of this gradient can make its sums; NULL: it cannot, or does already. */
+static const Summing *summing_of(const Graph *graph, TensorId gradient)
 {
     const Tensor *tensor = &graph->tensors[gradient].tensor;
-    Node *node = tensor->producer != NODE_NONE ? &graph->nodes[tensor->producer] : NULL;
-    const int place = node ? place_of_sums(node->op) : 0;
-    return place && data_type_is_narrow(tensor->type) && node->outputs[0] == gradient &&
-                   node->output_count == place &&
-                   (node->op != OP_GATE_BACKWARD || tensor->shape[3] % (2 * STATISTICS_MULTIPLE) == 0)
-               ? node
-               : NULL;
+    const Node *node = tensor->producer != NODE_NONE ? &graph->nodes[tensor->producer] : NULL;
+    if (!node || !data_type_is_narrow(tensor->type) || node->outputs[0] != gradient)
+        return NULL;
+    for (size_t i = 0; i < sizeof summing / sizeof *summing; i++)
+        if (summing[i].op == node->op)
+            return node->output_count == summing[i].place &&
+                           tensor->shape[tensor->rank - 1] % summing[i].multiple == 0
+                       ? &summing[i]
+                       : NULL;
+    return NULL;
 }
 
-/* Lets the gradients of functions make those of the biases before them, which the weight gradients made. */
-static void sum_in_function_gradients(Graph *graph)
+/* Returns whether the weight gradient sums dy on the way, as those of depthwise convolutions do. */
+static bool sums_by_itself(const Graph *graph, const Node *weight)
+{
+    const int64_t groups = weight->op == OP_CONV2D_BACKWARD_WEIGHT ? weight->as.conv.options.groups : 1;
+    return groups > 1 && groups == graph->tensors[weight->inputs[CONV_WEIGHT_X]].tensor.shape[3];
+}
+
+/* Lets what makes the gradient of a layer's result make that of its bias, too, which the weight gradient
+ * made. */
+static void sum_in_gradients(Graph *graph)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *weight = &graph->nodes[i];
-        const bool convolves = weight->op == OP_CONV2D_BACKWARD_WEIGHT;
-        /* Groups are summed where their weight's gradient is. */
-        if ((!convolves && weight->op != OP_LINEAR_BACKWARD_WEIGHT) ||
-            (convolves && weight->as.conv.options.groups > 1) ||
-            weight->outputs[CONV_WEIGHT_DBIAS] == TENSOR_NONE)
+        if ((weight->op != OP_CONV2D_BACKWARD_WEIGHT && weight->op != OP_LINEAR_BACKWARD_WEIGHT) ||
+            weight->outputs[CONV_WEIGHT_DBIAS] == TENSOR_NONE || sums_by_itself(graph, weight))
             continue;
-        Node *function = function_gradient(graph, weight->inputs[CONV_WEIGHT_DY]);
-        const TensorId sums = weight->outputs[CONV_WEIGHT_DBIAS];
-        if (!function)
+        const TensorId dy = weight->inputs[CONV_WEIGHT_DY], sums = weight->outputs[CONV_WEIGHT_DBIAS];
+        const Summing *how = summing_of(graph, dy);
+        if (!how)
             continue;
-        const int place = place_of_sums(function->op);
-        function->outputs[place] = sums;
-        function->output_count = place + 1;
+        const NodeId maker = graph->tensors[dy].tensor.producer;
+        graph->nodes[maker].outputs[how->place] = sums;
+        graph->nodes[maker].output_count = how->place + 1;
         weight->outputs[CONV_WEIGHT_DBIAS] = TENSOR_NONE;
-        graph->tensors[sums].tensor.producer = (NodeId)(function - graph->nodes);
+        graph->tensors[sums].tensor.producer = maker;
     }
 }
 
@@ -323,7 +327,7 @@ static void multiply_in_gates(Graph *graph, const GraphUses *uses)
         Tensor *tensor = &graph->tensors[dy].tensor;
         Node *multiply = tensor->producer != NODE_NONE ? &graph->nodes[tensor->producer] : NULL;
         if (!multiply || multiply->op != OP_CHANNEL_MULTIPLY_BACKWARD || uses->counts[dy] != 1 ||
-            tensor->keep || tensor->shape[3] % STATISTICS_MULTIPLE)
+            tensor->keep || tensor->shape[3] % GATE_MULTIPLE)
             continue;
         gate->inputs[GATE_BACK_DY] = multiply->inputs[CHANNEL_BACK_DY];
         gate->inputs[GATE_BACK_FACTORS] = multiply->inputs[CHANNEL_BACK_FACTORS];
@@ -428,7 +432,7 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
     if ((fusions & FUSE_NORM_SIGNS) && !graph->failure.status)
         read_signs_in_norms(graph);
     if ((fusions & FUSE_FUNCTION_BIAS) && !graph->failure.status)
-        sum_in_function_gradients(graph);
+        sum_in_gradients(graph);
     if ((fusions & FUSE_IMAGES_AGAIN) && !graph->failure.status)
         normalize_again(graph);
 }

@@ -123,7 +123,7 @@ typedef enum GraphFusion {
      * gradient reads in place of the value. For channels in multiples of 8. */
     FUSE_NORM_SIGNS = 8192,
     /* Backward, in 16 bits: the gradient of a GELU, SiLU, Mish, gate or channel scale makes the gradient of
-     * the bias before it. */
+     * the bias before it, unless that of a depthwise convolution. */
     FUSE_FUNCTION_BIAS = 16384,
     /* Normalised images that nothing but stems reads, in 16 bits: they read the bytes, in both directions. */
     FUSE_NORMALIZE_CONV = 32768,
@@ -137,9 +137,9 @@ typedef enum GraphFusion {
      * -> weight gradient of a convolution of 7 x 7, stride 2 and padding 3 to 64 channels, as resnet's: the
      * gradient of its result is not written. */
     FUSE_STEM_GRADIENT = 262144,
-    /* Gate -> mean over pixels -> factors for the gate's result, as in NAFNet. Backward: the gradients that
-     * come through the factors and through the means are added up in the gate's. Channels in multiples of
-     * 8. */
+    /* Gate -> mean over pixels -> factors for the gate's result, as in NAFNet. Backward: the gate's gradient
+     * multiplies by any factors that its result was multiplied by, and adds the gradient of its means.
+     * Channels in multiples of 8. */
     FUSE_GATE_MEAN = 524288,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
      * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS, FUSE_NORMALIZE_CONV,

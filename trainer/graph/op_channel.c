@@ -261,7 +261,7 @@ const OpRow op_rows_channel[] = {
      .overwrites = {1}},
     {.op = OP_CHANNEL_MULTIPLY_BACKWARD,
      .name = "channel_multiply_backward",
-     .optional = 1 << CHANNEL_BACK_DFACTORS,
+     .optional = 1 << CHANNEL_BACK_DX | 1 << CHANNEL_BACK_DFACTORS,
      .overwrites = {[CHANNEL_BACK_DX] = 1 << CHANNEL_BACK_DY | 1 << CHANNEL_BACK_X}},
     {.op = OP_GATE, .name = "gate", .infer = gate_infer, .differentiate = gate_differentiate},
     {.op = OP_GATE_BACKWARD, .name = "gate_backward", .overwrites = {1 << GATE_BACK_X}},

@@ -312,7 +312,7 @@ static void gate_backward_part(void *context, int part, int64_t begin, int64_t e
                                     cpu_write(step, 0, 2 * begin * channels), end - begin, channels);
 }
 
-static bool has_factors(const CpuStep *step)
+static bool has_terms(const CpuStep *step)
 {
     return step->node->inputs[GATE_BACK_FACTORS] != TENSOR_NONE ||
            step->node->inputs[GATE_BACK_DMEANS] != TENSOR_NONE;
@@ -322,7 +322,7 @@ static bool has_factors(const CpuStep *step)
 static FshStatus gate_backward_prepare(CpuStep *step, FshError *error)
 {
     (void)error;
-    if (has_factors(step))
+    if (has_terms(step))
         step->scratch_bytes =
             (uint64_t)(step->program->backend->threads * (GATE_ROWS + 2) * channels_of(cpu_input(step, 0))) *
             sizeof(float);
@@ -357,7 +357,7 @@ static void gate_backward_piece(const CpuStep *step, const Piece *piece)
 static FshStatus gate_backward_run(CpuStep *step, FshError *error)
 {
     (void)error;
-    if (has_factors(step))
+    if (has_terms(step))
         run_pieces(step, gate_backward_piece);
     else
         cpu_parallel(step->program->backend, pixels_of(cpu_input(step, 0)), gate_backward_part, step);

@@ -16,8 +16,6 @@ namespace
 
 /* Rows of a thread whose loads are under way at once. */
 constexpr int scaled_in_flight = 4;
-/* Blocks of a multiprocessor that keep sums: registers allow no more. */
-constexpr int summing_blocks = 3;
 
 /* factors: for all rows, or for each sample. */
 template <typename T> struct ChannelScale {
@@ -156,11 +154,6 @@ ChannelTiles scale_tiles(const DeviceTensor *x, const DeviceTensor *factors, int
     return channel_tiles(samples, device_tensor_rows(x) / samples, x->pitch / width, blocks);
 }
 
-int width_of(const DeviceTensor *x)
-{
-    return element_is_narrow(x->element) ? 8 : f32_fits(x) ? 4 : 1;
-}
-
 } // namespace
 
 namespace
@@ -174,7 +167,7 @@ cudaError_t scale_and_add(const DeviceTensor *x, const DeviceTensor *factors, co
     return with_vectors(x, f32_fits(x), [&](auto zero, auto width) {
         using T = decltype(zero);
         constexpr int Width = decltype(width)::value;
-        ChannelTiles tiles = scale_tiles(x, factors, Width, 4);
+        ChannelTiles tiles = scale_tiles(x, factors, Width, mapping_blocks);
         ChannelScale<T> scale = {};
         scale.x = data_of<T>(x);
         scale.addend = addend ? data_of<T>(addend) : nullptr;
@@ -207,9 +200,8 @@ extern "C" cudaError_t kernel_channel_scale_shift(const DeviceTensor *x, const D
 extern "C" uint64_t kernel_channel_scale_scratch_bytes(const DeviceTensor *x, const DeviceTensor *factors,
                                                        bool bias)
 {
-    return (uint64_t)channel_partial_count(scale_tiles(x, factors, width_of(x), summing_blocks), bias ? 2 : 1,
-                                           device_tensor_channels(x)) *
-           sizeof(float);
+    const ChannelTiles tiles = scale_tiles(x, factors, vector_width_of(x, f32_fits(x)), summing_blocks);
+    return (uint64_t)channel_partial_count(tiles, bias ? 2 : 1, device_tensor_channels(x)) * sizeof(float);
 }
 
 namespace
@@ -243,7 +235,7 @@ extern "C" cudaError_t kernel_channel_scale_backward(const DeviceTensor *dy, con
                                                      void *scratch, cudaStream_t stream)
 {
     if (!is_f32(factors) || !is_f32(dfactors) || !is_f32(dbias) || dy->element != x->element ||
-        (dbias && factor_samples(x, factors) != 1))
+        (dbias && (!element_is_narrow(x->element) || factor_samples(x, factors) != 1)))
         return cudaErrorNotSupported;
     return with_vectors(x, f32_fits(x), [&](auto zero, auto width) {
         using T = decltype(zero);
@@ -257,9 +249,9 @@ extern "C" cudaError_t kernel_channel_scale_backward(const DeviceTensor *dy, con
         scale.partial = static_cast<float *>(scratch);
         scale.pitch = x->pitch;
         scale.channels = (int)device_tensor_channels(x);
-        if (dbias)
-            scale_backward<Width, 2, T>(tiles, scale, {dfactors, dbias}, stream);
-        else
-            scale_backward<Width, 1, T>(tiles, scale, {dfactors}, stream);
+        if constexpr (sizeof(T) == 2)
+            if (dbias)
+                return scale_backward<Width, 2, T>(tiles, scale, {dfactors, dbias}, stream);
+        scale_backward<Width, 1, T>(tiles, scale, {dfactors}, stream);
     });
 }

@@ -78,8 +78,8 @@ inline ChannelTiles mean_tiles(const DeviceTensor *image, int width)
 /* Returns the scratch bytes of means_of for an image of values as `image` has. */
 inline uint64_t mean_scratch_bytes(const DeviceTensor *image)
 {
-    const int width = element_is_narrow(image->element) ? 8 : image->pitch % 4 == 0 ? 4 : 1;
-    return (uint64_t)channel_partial_count(mean_tiles(image, width), 1, image->pitch) * sizeof(float);
+    const ChannelTiles tiles = mean_tiles(image, vector_width_of(image, image->pitch % 4 == 0));
+    return (uint64_t)channel_partial_count(tiles, 1, image->pitch) * sizeof(float);
 }
 
 /* Computes y [N, C] of what `rows` gives, an image of values as `image` has. */

@@ -34,6 +34,12 @@ template <typename Launch> cudaError_t with_vectors(const DeviceTensor *tensor, 
     });
 }
 
+/* Returns the elements of one access in with_vectors. */
+inline int vector_width_of(const DeviceTensor *tensor, bool f32_fits)
+{
+    return element_is_narrow(tensor->element) ? 8 : f32_fits ? 4 : 1;
+}
+
 struct ChannelTiles {
     int64_t rows, rows_per_strip; /* of a sample */
     unsigned samples, strips;     /* strips of one sample */
@@ -46,8 +52,12 @@ struct ChannelTiles {
 /* Rows of a thread whose loads are under way at once. */
 constexpr int rows_in_flight = 2;
 
-/* Returns tiles for `blocks` blocks of each multiprocessor of an H200 that run at a time. */
-inline ChannelTiles channel_tiles(int64_t samples, int64_t rows, int64_t columns, int blocks = 4)
+/* Blocks that a multiprocessor runs at a time: of kernels that map values, and of those that keep sums, whose
+ * registers allow no more. */
+constexpr int mapping_blocks = 4, summing_blocks = 3;
+
+/* Returns tiles for so many blocks of each multiprocessor of an H200. */
+inline ChannelTiles channel_tiles(int64_t samples, int64_t rows, int64_t columns, int blocks = mapping_blocks)
 {
     const int64_t blocks_wanted = 132 * blocks;
     ChannelTiles t = {};

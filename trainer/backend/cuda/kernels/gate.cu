@@ -139,9 +139,6 @@ template <typename T, int Width> struct GatedRows {
     }
 };
 
-/* Blocks of a multiprocessor that keep sums: registers allow no more. */
-constexpr int summing_blocks = 3;
-
 template <typename T> struct GateBackward {
     const T *dy, *x;
     const float *factors; /* [samples, channels]; NULL: 1 */
@@ -168,7 +165,7 @@ __device__ void load_terms(const GateBackward<T> &gate, int64_t at, float (&fact
 
 /* Terms: there are factors, or gradients of means. */
 template <int Width, bool Terms, bool Sums, typename T>
-__global__ void __launch_bounds__(block_threads, Sums ? summing_blocks : 4)
+__global__ void __launch_bounds__(block_threads, Sums ? summing_blocks : mapping_blocks)
     gate_backward_tiles_kernel(const __grid_constant__ ChannelTiles t,
                                const __grid_constant__ GateBackward<T> gate)
 {
@@ -228,7 +225,7 @@ ChannelTiles gate_tiles(const GateGradient *of, int width)
     const DeviceTensor *dy = of->dy;
     const int64_t samples = of->factors || of->dmeans ? dy->shape[0] : 1;
     return channel_tiles(samples, device_tensor_rows(dy) / samples, dy->pitch / width,
-                         of->sums ? summing_blocks : 4);
+                         of->sums ? summing_blocks : mapping_blocks);
 }
 
 bool is_whole(const DeviceTensor *y)
@@ -236,7 +233,7 @@ bool is_whole(const DeviceTensor *y)
     return device_tensor_channels(y) % 8 == 0 && y->pitch == device_tensor_channels(y);
 }
 
-cudaError_t backward_with_terms(const GateGradient *of, void *scratch, cudaStream_t stream)
+cudaError_t backward_in_tiles(const GateGradient *of, void *scratch, cudaStream_t stream)
 {
     const DeviceTensor *dy = of->dy;
     return with_vectors(dy, true, [&](auto zero, auto width) {
@@ -252,10 +249,11 @@ cudaError_t backward_with_terms(const GateGradient *of, void *scratch, cudaStrea
         gate.partial = static_cast<float *>(scratch);
         gate.channels = (int)device_tensor_channels(dy);
         gate.pixels = (float)tiles.rows;
-        const bool has_terms = of->factors || of->dmeans;
-        auto kernel = !of->sums   ? gate_backward_tiles_kernel<Width, true, false, T>
-                      : has_terms ? gate_backward_tiles_kernel<Width, true, true, T>
-                                  : gate_backward_tiles_kernel<Width, false, true, T>;
+        auto kernel = gate_backward_tiles_kernel<Width, true, false, T>;
+        if constexpr (sizeof(T) == 2)
+            if (of->sums)
+                kernel = of->factors || of->dmeans ? gate_backward_tiles_kernel<Width, true, true, T>
+                                                   : gate_backward_tiles_kernel<Width, false, true, T>;
         kernel<<<channel_tiles_grid(tiles), block_threads, 0, stream>>>(tiles, gate);
         if (!of->sums)
             return;
@@ -301,19 +299,20 @@ extern "C" uint64_t kernel_gate_backward_scratch_bytes(const GateGradient *of)
 {
     if (!of->sums)
         return 0;
-    const ChannelTiles tiles = gate_tiles(of, element_is_narrow(of->dy->element) ? 8 : 4);
+    const ChannelTiles tiles = gate_tiles(of, vector_width_of(of->dy, true));
     return (uint64_t)channel_partial_count(tiles, 2, device_tensor_channels(of->dy)) * sizeof(float);
 }
 
 extern "C" cudaError_t kernel_gate_backward(const GateGradient *of, void *scratch, cudaStream_t stream)
 {
     const DeviceTensor *dy = of->dy, *x = of->x, *dx = of->dx;
-    const bool has_terms = of->factors || of->dmeans || of->sums;
-    if (!gate_fits(x, dy) || dx->element != x->element || (has_terms && !is_whole(dy)) ||
-        !is_f32(of->factors) || !is_f32(of->sums) || (of->dmeans && of->dmeans->element != dy->element))
+    const bool wants_tiles = of->factors || of->dmeans || of->sums;
+    if (!gate_fits(x, dy) || dx->element != x->element || (wants_tiles && !is_whole(dy)) ||
+        !is_f32(of->factors) || !is_f32(of->sums) || (of->sums && !element_is_narrow(dy->element)) ||
+        (of->dmeans && of->dmeans->element != dy->element))
         return cudaErrorNotSupported;
-    if (has_terms)
-        return backward_with_terms(of, scratch, stream);
+    if (wants_tiles)
+        return backward_in_tiles(of, scratch, stream);
     return with_vectors(dy, device_tensor_channels(dy) % 4 == 0, [&](auto zero, auto width) {
         using T = decltype(zero);
         constexpr int Width = decltype(width)::value;

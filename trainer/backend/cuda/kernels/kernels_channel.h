@@ -34,13 +34,15 @@ cudaError_t kernel_pixel_unshuffle(const DeviceTensor *x, int64_t r, const Devic
 /* ---- gate.cu ---- */
 
 /* Computes y[.., c] = x[.., c] * x[.., C + c]; x has 2 C channels. means, [N, C] of y's type, or NULL: those
- * of y over the pixels of each image, C in multiples of 8. scratch: for means. */
+ * of the products over the pixels of each image, before they are rounded to y; C in multiples of 8. scratch:
+ * for means. */
 cudaError_t kernel_gate(const DeviceTensor *x, const DeviceTensor *y, const DeviceTensor *means,
                         void *scratch, cudaStream_t stream);
 /* Returns the scratch bytes of kernel_gate with means. */
 uint64_t kernel_gate_scratch_bytes(const DeviceTensor *y);
 
-/* Operands of the gradient of a gate. Any of the last three may be NULL; C in multiples of 8 with any. */
+/* Operands of the gradient of a gate. Any of the last three may be NULL; C in multiples of 8 with any, and 16
+ * bits with sums. */
 typedef struct GateGradient {
     const DeviceTensor *dy, *x, *dx; /* dx may be x */
     const DeviceTensor *factors;     /* [N, C] f32, by which dy is multiplied */
@@ -62,7 +64,7 @@ cudaError_t kernel_channel_scale(const DeviceTensor *x, const DeviceTensor *fact
 cudaError_t kernel_channel_scale_shift(const DeviceTensor *x, const DeviceTensor *factors,
                                        const DeviceTensor *shift, const DeviceTensor *y, cudaStream_t stream);
 /* Computes dx = dy * factors, and dfactors, shaped like factors, as the sums over pixels of dy * x; with
- * factors [C] dbias [C] f32, the sums of dx. Each may be NULL. dx may be dy or x. */
+ * factors [C] and in 16 bits dbias [C] f32, the sums of dx. Each may be NULL. dx may be dy or x. */
 cudaError_t kernel_channel_scale_backward(const DeviceTensor *dy, const DeviceTensor *x,
                                           const DeviceTensor *factors, const DeviceTensor *dx,
                                           const DeviceTensor *dfactors, const DeviceTensor *dbias,

@@ -427,11 +427,6 @@ bool f32_fits(const DeviceTensor *x)
     return x->pitch % 4 == 0;
 }
 
-int width_of(const DeviceTensor *x)
-{
-    return element_is_narrow(x->element) ? 8 : f32_fits(x) ? 4 : 1;
-}
-
 /* Returns as many blocks as give each group `rows` pixels; at most `most`. */
 unsigned group_blocks(int64_t pixels, int lanes, int rows, int64_t most)
 {
@@ -532,7 +527,7 @@ extern "C" cudaError_t kernel_layer_norm(const LayerNormTensors *tensors, const 
 
 extern "C" uint64_t kernel_layer_norm_scratch_bytes(const DeviceTensor *x)
 {
-    int64_t columns = x->pitch / width_of(x), channels = device_tensor_channels(x);
+    int64_t columns = x->pitch / vector_width_of(x, f32_fits(x)), channels = device_tensor_channels(x);
     int64_t strips = channel_tiles(1, device_tensor_rows(x), columns).strips;
     return (uint64_t)(2 * channels * (strips > backward_blocks_most ? strips : backward_blocks_most)) *
            sizeof(float);
