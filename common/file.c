@@ -370,8 +370,7 @@ static char *temporary_name(const char *path, unsigned attempt)
     return length < 0 ? NULL : temporary;
 }
 
-/* Returns whether temporary_name makes such names. */
-static bool is_temporary_name(const char *name)
+bool file_is_temporary_name(const char *name)
 {
     static const char digits[] = "0123456789";
     const char *mark = NULL;
@@ -591,7 +590,7 @@ uint64_t file_remove_stale_temporaries(const char *folder)
         return 0;
     uint64_t removed = 0;
     for (struct dirent *entry = readdir(entries); entry; entry = readdir(entries)) {
-        if (!is_temporary_name(entry->d_name))
+        if (!file_is_temporary_name(entry->d_name))
             continue;
         int descriptor = openat(dirfd(entries), entry->d_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
         if (descriptor < 0)

@@ -101,6 +101,8 @@ FshStatus file_sync_parent_folder(const char *path, FshError *error);
 /* Writes folder/name to buffer. FSH_ERR_MEMORY: it does not fit (PATH_MAX buffers are usual). */
 FshStatus file_join(char *buffer, size_t buffer_bytes, const char *folder, const char *name, FshError *error);
 
+/* Returns whether the name is one of the ".*.tmp-PID-N" that files have while they are written. */
+bool file_is_temporary_name(const char *name);
 /* Removes the ".*.tmp-PID-N" files directly in folder whose writer is gone. Returns how many. On a file
  * system without locks (some Lustre mounts) all of them stay. */
 uint64_t file_remove_stale_temporaries(const char *folder);

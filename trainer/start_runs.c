@@ -19,6 +19,7 @@
 #include "common/text.h"
 #include "trainer/launch_gpus.h"
 #include "trainer/plan/recipe.h"
+#include "trainer/report/run_record.h"
 #include "trainer/session/session.h"
 #include "trainer/start_ranks.h"
 #include "trainer/study/compare.h"
@@ -192,6 +193,7 @@ static FshStatus become_run(const Runs *runs, int slot, pid_t parent, TrainOptio
         status = take_gpu(runs, slot, error);
     if (!status)
         status = sweep_apply(runs->sweep, run, options, error);
+    options->force |= record_may_begin_again(run->folder); /* where it diverged, or was killed early */
     options->checkpoint.resume = options->force ? NULL : "auto";
     options->ranks.gpus = NULL;
     options->program.json = false;

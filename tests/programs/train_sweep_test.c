@@ -108,6 +108,30 @@ TEST_IN_FOLDER(test_a_failed_run_costs_the_others_nothing, folder)
     assert_true(file_exists(test_path(folder, "out/compare.html")));
 }
 
+/* What has diverged begins again over its weights, beside new values; a dry run leaves all where it lies. */
+TEST_IN_FOLDER(test_a_run_that_diverged_is_tried_again, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *remains = test_path(folder, "out/lr=1e6,seed=0/diverged.safetensors");
+    const char *temporary = test_path(folder, "out/lr=1e6,seed=0/.mine.tmp-1-2");
+    RunResult result = TRAIN(1, "--sweep", "lr=0.01,1e6", TINY, shards, out);
+    assert_contains(result.err, "1 of 2 runs failed: lr=1e6,seed=0;");
+    run_result_free(&result);
+    assert_true(file_exists(remains));
+    test_file_write_text(temporary, "of a run that was killed");
+    result = TRAIN(0, "-n", "--sweep", "lr=0.01,1e6", TINY, shards, out);
+    run_result_free(&result);
+    assert_true(file_exists(temporary));
+    assert_int_equal(unlink(remains), 0);
+    test_file_write_text(remains, "of the first attempt");
+    result = TRAIN(1, "--sweep", "lr=0.01,1e6,0.02", TINY, shards, out);
+    assert_contains(result.err, "sweep: 3 runs, 1 ended before");
+    assert_contains(result.err, "lr=0.02,seed=0: best top-1 ");
+    assert_contains(result.err, "1 of 3 runs failed: lr=1e6,seed=0;");
+    run_result_free(&result);
+    assert_true(test_file_size(remains) > 1000);
+}
+
 /* Starts a sweep of two long runs, stops it in the first, and lets it go on. */
 static void stop_and_go_on(TestFolder *folder, int signal_number, int exit_status)
 {

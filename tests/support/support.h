@@ -118,6 +118,8 @@ typedef struct RunningProgram {
 } RunningProgram;
 RunningProgram run_start(const RunOptions *options, const char *program, const char *const *arguments);
 RunResult run_wait(RunningProgram *running);
+/* Waits until the program has said so on stderr. */
+void run_wait_for_text(const RunningProgram *running, const char *text);
 /* Waits until the program has stopped itself, as stop_at asks. */
 void run_wait_until_stopped(const RunningProgram *running);
 /* Sends a stopped program the signal and lets it go on. */

@@ -211,9 +211,8 @@ RunningProgram run_start(const RunOptions *options, const char *program, const c
     return running;
 }
 
-/* Returns all that was written to a file in memory, of *length_ret bytes, and closes the file. The caller
- * frees the text. */
-static char *take_output(int descriptor, size_t *length_ret)
+/* Returns all that has been written to a file in memory, of *length_ret bytes. The caller frees the text. */
+static char *read_output(int descriptor, size_t *length_ret)
 {
     struct stat status = {0};
     if (descriptor >= 0 && fstat(descriptor, &status))
@@ -224,10 +223,32 @@ static char *take_output(int descriptor, size_t *length_ret)
         fail_msg("out of memory");
     if (length && pread(descriptor, text, length, 0) != (ssize_t)length)
         fail_msg("output of a program: %s", strerror(errno));
-    if (descriptor >= 0)
-        (void)close(descriptor);
     *length_ret = length;
     return text;
+}
+
+/* Does the same, and closes the file. */
+static char *take_output(int descriptor, size_t *length_ret)
+{
+    char *text = read_output(descriptor, length_ret);
+    if (descriptor >= 0)
+        (void)close(descriptor);
+    return text;
+}
+
+void run_wait_for_text(const RunningProgram *running, const char *text)
+{
+    for (bool found = false; !found;) {
+        size_t length = 0;
+        char *err = read_output(running->err, &length);
+        found = strstr(err, text) != NULL;
+        if (!found && progress_now_seconds() - running->start_seconds > running->timeout_seconds) {
+            (void)kill(-running->process, SIGKILL);
+            fail_msg("%s: does not say '%s'; it printed:\n%s", running->name, text, err);
+        }
+        free(err);
+        sleep_seconds(0.005);
+    }
 }
 
 RunResult run_wait(RunningProgram *running)

@@ -481,6 +481,8 @@ static double update_seconds(const Optimizer *optimizer, double *stream_seconds_
                      cpu_memory_new((uint64_t)count * 4)};
     double best = INFINITY;
     assert_true(stream.a && stream.b);
+    memset(stream.a, 0, (size_t)count * 4); /* else all its pages are one of zeros */
+    memset(stream.b, 0, (size_t)count * 4);
     *stream_seconds_ret = INFINITY;
     for (int i = 0; i < TIMED_EDGE; i++)
         ones[i] = 1;

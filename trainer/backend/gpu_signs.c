@@ -50,5 +50,7 @@ GpuSigns gpu_signs(const char *root)
     if (!is_there(root, "/dev/nvidiactl") && !is_there(root, "/usr/lib/wsl/lib/libcuda.so.1") &&
         !has_card(root))
         return GPU_SIGNS_NONE;
-    return shown && (!*shown || strcmp(shown, "-1") == 0) ? GPU_SIGNS_HIDDEN : GPU_SIGNS_THERE;
+    return shown && (!*shown || strncmp(shown, "-1", 2) == 0 || strcmp(shown, "NoDevFiles") == 0)
+               ? GPU_SIGNS_HIDDEN
+               : GPU_SIGNS_THERE;
 }

@@ -195,7 +195,7 @@ static FshStatus limit_part(const Choosing *choosing, Part *part, uint64_t seed,
         part->keeps[part->chosen[i]] = keeps[i];
     if (!status)
         list_chosen(part, stored);
-    *idle_ret = part->count == before;
+    *idle_ret = part->count == before && choosing->limit.part < 1; /* of all, there is nothing to tell */
     free(labels);
     free(keeps);
     return status;

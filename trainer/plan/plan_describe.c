@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trainer/graph/muon.h"
 #include "common/text.h"
+#include "trainer/graph/muon.h"
 #include "trainer/plan/recipe.h"
 
 typedef struct Teller {
@@ -205,7 +205,9 @@ static void tell_choice(const Teller *teller, const TrainPlan *plan, const Train
     say(&line, ", in %.2f s; digest %s", choice->seconds, choice->digest);
     tell(teller, &line);
     if (choice->limit_is_idle) {
-        say(&line, "chosen: --limit leaves out none: it counts samples of each class, and no class has more");
+        say(&line, "chosen: --limit leaves out none: %s",
+            data->class_count > 1 ? "it counts samples of each class, and no class has more"
+                                  : "the split has no more");
         tell(teller, &line);
     }
     if (choice->left_out[0]) {

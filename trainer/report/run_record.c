@@ -90,7 +90,7 @@ static bool look_into(const char *folder, Holdings *holdings)
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, record_lock_name) == 0)
             continue;
         (void)snprintf(holdings->any, sizeof holdings->any, "%s", name);
-        if (!is_of_a_run(name))
+        if (!is_of_a_run(name) && (!holdings->foreign[0] || !file_is_temporary_name(name)))
             (void)snprintf(holdings->foreign, sizeof holdings->foreign, "%s", name);
         if (is_saved_state(folder, name))
             (void)snprintf(holdings->state, sizeof holdings->state, "%s", name);
@@ -124,6 +124,14 @@ bool record_has_only_begun(const char *folder)
     Holdings holdings;
     (void)file_remove_stale_temporaries(folder);
     return look_into(folder, &holdings) && !holdings.foreign[0] && !holdings.state[0] &&
+           (!holdings.any[0] || has_our_arguments(folder));
+}
+
+bool record_may_begin_again(const char *folder)
+{
+    Holdings holdings;
+    return look_into(folder, &holdings) && !is_there(folder, record_checkpoint_name) &&
+           (!holdings.foreign[0] || file_is_temporary_name(holdings.foreign)) &&
            (!holdings.any[0] || has_our_arguments(folder));
 }
 

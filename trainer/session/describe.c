@@ -355,8 +355,7 @@ static void tell_timing(Session *session)
 {
     const double core_flops = 5e10, long_seconds = 2;
     const TrainPlan *plan = &session->plan;
-    const double flops =
-        3 * (double)graph_forward_flops(network_graph(&session->network)); /* and backwards */
+    const double flops = expect_step_flops(session);
     if (plan->device == DEVICE_CPU && flops / (core_flops * plan->threads) > long_seconds)
         console_line(&session->console,
                      "timing a step of %" PRId64 " image%s, %.3g TFLOP; Ctrl-C ends this at once",

@@ -89,16 +89,27 @@ static FshStatus time_evaluation(Session *session, double *seconds_ret, FshError
     return status;
 }
 
+/* Returns the FLOP of a forward pass at an epoch's image size. */
+static double forward_flops(const Session *session, uint64_t epoch)
+{
+    const TrainPlan *plan = &session->plan;
+    double flops = 0;
+    for (size_t i = 0; i < plan->edge_count; i++)
+        if (plan->edges[i] == plan_edge(plan, epoch))
+            flops = (double)graph_forward_flops(session->network.train[i].graph);
+    return flops;
+}
+
+double expect_step_flops(const Session *session)
+{
+    return 3 * forward_flops(session, 0);
+}
+
 /* Returns the work of an epoch's images relative to the first epoch's. */
 static double relative_work(const Session *session, uint64_t epoch)
 {
-    const TrainPlan *plan = &session->plan;
-    const Graph *first = NULL, *its = NULL;
-    for (size_t i = 0; i < plan->edge_count; i++) {
-        first = plan->edges[i] == plan_edge(plan, 0) ? session->network.train[i].graph : first;
-        its = plan->edges[i] == plan_edge(plan, epoch) ? session->network.train[i].graph : its;
-    }
-    return first && its ? (double)graph_forward_flops(its) / (double)graph_forward_flops(first) : 1;
+    const double first = forward_flops(session, 0), its = forward_flops(session, epoch);
+    return first > 0 && its > 0 ? its / first : 1;
 }
 
 /* Returns the passes of a step: those of sam are timed without their second one. */

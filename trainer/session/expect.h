@@ -11,6 +11,9 @@ typedef struct ExpectedTime {
     double evaluation_seconds; /* all evaluations */
 } ExpectedTime;
 
+/* Returns the FLOP of a training step at the first epoch's image size, backwards too. */
+double expect_step_flops(const Session *session);
+
 /* Fills expected from the last of these steps of training and of evaluation. Changes the session's weights,
  * so the session must end afterwards. Fails as the loader and the network do. */
 FshStatus expect_time(Session *session, ExpectedTime *expected, FshError *error);

@@ -17,8 +17,8 @@
 /* All fields are set by session_open, except where noted. */
 typedef struct Session {
     Console console;
-    const char
-        *why_cpu; /* for the end of the line of the device: why no GPU computes; NULL: nothing to say */
+    /* For the end of the line of the device: why no GPU computes; NULL: nothing to say. */
+    const char *why_cpu;
     Communicator *communicator; /* to the other ranks; NULL: one process, or --dry-run */
     RankPlace place;            /* of this rank */
     TrainingData data;

@@ -1,6 +1,7 @@
 #include "trainer/study/compare.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "common/file.h"
 #include "common/json_text.h"
@@ -9,7 +10,8 @@ const char compare_page_name[] = "compare.html";
 
 FshStatus compare_check_page(const char *path, bool force, FshError *error)
 {
-    return force || !file_exists(path) || comparison_is_page(path)
+    struct stat file; /* a link to nothing is in the way, too */
+    return force || lstat(path, &file) || comparison_is_page(path)
                ? FSH_OK
                : fsh_error_set(
                      error, FSH_ERR_EXISTS,

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/report/html_charts.h"
 #include "common/text.h"
+#include "trainer/report/html_charts.h"
 #include "trainer/study/comparison.h"
 
 enum { CURVES_MAX = 2 * CHART_RUNS /* groups with a curve: more would not be told apart */ };

@@ -371,13 +371,13 @@ static FshStatus check_folder(const TrainOptions *options, FshError *error)
     return compare_check_page(page, false, error);
 }
 
-/* Checks that a run may begin in its folder, where it has no checkpoint to go on from. */
+/* Checks that a run may begin in its folder, or begin again there, where it has no checkpoint to go on from. */
 static FshStatus check_run_folder(const SweepRun *run, FshError *error)
 {
     char checkpoint[PATH_MAX];
     const FshStatus status =
         file_join(checkpoint, sizeof checkpoint, run->folder, record_checkpoint_name, error);
-    return status || file_exists(checkpoint) || record_has_only_begun(run->folder)
+    return status || file_exists(checkpoint) || record_may_begin_again(run->folder)
                ? status
                : record_check_folder(run->folder, false, error);
 }

@@ -97,26 +97,22 @@ void *cpu_memory_new(uint64_t bytes)
 {
     enum { LINE = 64, HUGE_PAGE = 2 << 20 };
     const uint64_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : LINE;
-    if (bytes > SIZE_MAX - 2 * HUGE_PAGE - sizeof(void *))
+    if (bytes > SIZE_MAX - HUGE_PAGE)
         return NULL;
     const size_t rounded = (size_t)((bytes + alignment - 1) / alignment * alignment);
-    /* calloc has large blocks from the kernel, whose pages are zero when they are first touched: by all
-     * threads, beside each other, and not by this one. */
-    unsigned char *block = calloc(1, rounded + (size_t)alignment + sizeof(void *));
-    if (!block)
+    void *memory = aligned_alloc((size_t)alignment, rounded);
+    if (!memory)
         return NULL;
-    unsigned char *memory = block + sizeof(void *);
-    memory += (alignment - (uintptr_t)memory % alignment) % alignment;
-    memcpy(memory - sizeof(void *), &block, sizeof block); /* for cpu_memory_free */
     if (alignment == HUGE_PAGE)
         (void)madvise(memory, rounded, MADV_HUGEPAGE); /* a wish; without it everything works, slower */
+    /* Whole pages are given back: they are zero when they are touched again, by all threads beside each other
+     * and not by this one. */
+    if (alignment != HUGE_PAGE || madvise(memory, rounded, MADV_DONTNEED))
+        memset(memory, 0, rounded);
     return memory;
 }
 
 void cpu_memory_free(void *memory)
 {
-    void *block = NULL;
-    if (memory)
-        memcpy(&block, (unsigned char *)memory - sizeof(void *), sizeof block);
-    free(block);
+    free(memory);
 }
