@@ -231,9 +231,6 @@ static FshStatus look(TarCursor *cursor, uint64_t offset, size_t wanted, const u
     return at_byte(status, tar_source_position(cursor->source), error);
 }
 
-/* What is to be done about it. */
-#define CUT_SHORT "cut short; copy or download it again"
-
 /* Checks that only zeros follow the end marker: readers stop there, and would lose the rest. */
 static FshStatus check_end(TarCursor *cursor, FshError *error)
 {
@@ -257,10 +254,10 @@ static FshStatus end_walk(const TarCursor *cursor, FshError *error)
     const uint64_t length = cursor->source->length;
     if (!cursor->as_stream || (cursor->marked_end && cursor->offset <= length))
         return FSH_OK;
-    return fsh_error_set(error, FSH_ERR_CORRUPT, "byte %" PRIu64 ": %s",
-                         cursor->offset < length ? cursor->offset : length,
-                         cursor->offset > length ? "the tar ends within its last file: " CUT_SHORT
-                                                 : "ends without an end marker; it may have been " CUT_SHORT);
+    return fsh_error_set(
+        error, FSH_ERR_CORRUPT, "byte %" PRIu64 ": %s", cursor->offset < length ? cursor->offset : length,
+        cursor->offset > length ? "the tar ends within its last file: " TAR_CUT_SHORT
+                                : "ends without an end marker; it may have been " TAR_CUT_SHORT);
 }
 
 /* Copies the next header, and in a stream passes over end markers before it; *end_ret: there is none. */
@@ -276,7 +273,7 @@ static FshStatus next_header(TarCursor *cursor, bool extended, uint8_t *header, 
             return status ? status : end_walk(cursor, error);
         if (got < BLOCK_BYTES)
             return fsh_error_set(error, FSH_ERR_CORRUPT,
-                                 "byte %" PRIu64 ": the file ends where a header should be: " CUT_SHORT,
+                                 "byte %" PRIu64 ": the file ends where a header should be: " TAR_CUT_SHORT,
                                  cursor->offset);
         if (block[0] || (extended && !cursor->as_stream) || !bytes_are_zero(block, BLOCK_BYTES))
             break;
@@ -329,7 +326,7 @@ static FshStatus read_size(TarCursor *cursor, const uint8_t *header, const Exten
     if (!cursor->as_stream && (*bytes_ret > room || padding_of(*bytes_ret) > room - *bytes_ret))
         return fsh_error_set(error, FSH_ERR_CORRUPT,
                              "byte %" PRIu64 ": a member of %" PRIu64
-                             " bytes, but the file ends after %" PRIu64 ": " CUT_SHORT,
+                             " bytes, but the file ends after %" PRIu64 ": " TAR_CUT_SHORT,
                              cursor->offset, *bytes_ret, room);
     return FSH_OK;
 }
@@ -343,7 +340,8 @@ static FshStatus take_extension(TarCursor *cursor, uint8_t kind, Extension *exte
     FshStatus status = look(cursor, cursor->offset + BLOCK_BYTES, bytes, &content, &got, error);
     if (!status && got < bytes)
         return fsh_error_set(error, FSH_ERR_CORRUPT,
-                             "byte %" PRIu64 ": the file ends within a header: " CUT_SHORT, cursor->offset);
+                             "byte %" PRIu64 ": the file ends within a header: " TAR_CUT_SHORT,
+                             cursor->offset);
     if (status)
         return status;
     if (kind == 'L')

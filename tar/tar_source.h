@@ -16,6 +16,9 @@
 struct ArchivePlugin;
 struct Decompressor;
 
+/* Ends a message about a tar that ends too early: what it is, and what to do about it. */
+#define TAR_CUT_SHORT "cut short; copy or download it again"
+
 /* Made by the functions below; tar_source.c alone looks inside, but for length. */
 typedef struct TarSource {
     uint64_t length;        /* in bytes; of what a decompressor makes UINT64_MAX until the end was met */

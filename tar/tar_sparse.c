@@ -99,9 +99,8 @@ static FshStatus take_block(TarSource *source, uint64_t offset, const uint8_t **
     size_t available = 0;
     const FshStatus status = tar_source_at(source, offset, BLOCK_BYTES, block_ret, &available, error);
     if (!status && available < BLOCK_BYTES)
-        return fsh_error_set(
-            error, FSH_ERR_CORRUPT,
-            "the file ends within the map of a sparse file: cut short; copy or download it again");
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "the file ends within the map of a sparse file: " TAR_CUT_SHORT);
     return status;
 }
 

@@ -413,5 +413,14 @@ TEST_IN_FOLDER(test_dry_run_writes_nothing, folder)
     assert_int_equal(json_integer_value(json_object_get(json_object_get(train, "classes"), "cat")), 3);
     json_decref(json);
     run_result_free(&result);
+    static const char *const loudness[] = {"-v", "-q"}; /* the plan is what is asked for */
+    for (size_t i = 0; i < 2; i++) {
+        result = run_expecting(0, "fpack", "-n", loudness[i], source, packed, NULL);
+        assert_contains(result.err, "shards: would hold 5 samples (train 5; 2 classes) in 1 shard, ");
+        run_result_free(&result);
+    }
     assert_false(access(packed, F_OK) == 0);
+    result = run_expecting(0, "fpack", "-q", source, packed, NULL);
+    assert_string_equal(result.err, "");
+    run_result_free(&result);
 }

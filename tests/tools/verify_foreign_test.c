@@ -175,3 +175,16 @@ TEST_IN_FOLDER(test_a_tar_without_its_end_is_told, folder)
     assert_contains(result.err, "fpack: warning: train-000000.tar: 1 tar without an end marker: ");
     run_result_free(&result);
 }
+
+/* The manifest tells how long a tar of ours is: what one without an end marker may be need not be guessed. */
+TEST_IN_FOLDER(test_a_tar_of_a_manifest_without_its_end_is_a_problem_alone, folder)
+{
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    source_two_classes(photos);
+    run_ok("fpack", "--format", "tar", photos, packed, NULL);
+    test_file_truncate(test_path(folder, "packed/train-000000.tar"), -1024);
+    RunResult result = run_expecting(1, "fverify", packed, NULL);
+    assert_contains(result.out, "train-000000.tar: ");
+    assert_contains_not(result.out, "end marker");
+    run_result_free(&result);
+}

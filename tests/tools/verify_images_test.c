@@ -147,6 +147,76 @@ TEST_IN_FOLDER(test_a_wrong_source_folder_is_told_once, folder)
     run_result_free(&result);
 }
 
+/* Of 40 cats a folder has four, with other contents; they are among the last. */
+TEST_IN_FOLDER(test_absent_sources_hide_no_other_problem, folder)
+{
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed"),
+               *other = test_path(folder, "other");
+    source_class(photos, "cat", 40);
+    run_ok("fpack", photos, packed, NULL);
+    for (unsigned i = 6; i < 10; i++)
+        source_jpeg(test_path(folder, "other/cat/%u.jpg", i), 40, 30, 3, 1000 + i);
+    RunResult result = against(1, other, packed);
+    assert_contains(result.out, "--against: 4 of the 40 images that records name are below ");
+    assert_contains(result.out, "source cat/10.jpg: ");     /* the third that is absent */
+    assert_contains_not(result.out, "source cat/11.jpg: "); /* the fourth */
+    for (unsigned i = 6; i < 10; i++) {
+        char line[64];
+        (void)snprintf(line, sizeof line, "source cat/%u.jpg: is not what its source in ", i);
+        assert_contains(result.out, line);
+    }
+    assert_contains(result.out, "and 33 more (--verbose or --json lists them)\n");
+    run_result_free(&result);
+    result = run_expecting(1, "fverify", "-v", "--against", other, packed, NULL);
+    assert_contains(result.out, "source cat/39.jpg: ");
+    assert_contains_not(result.out, " more (");
+    run_result_free(&result);
+}
+
+/* A record is wrong at its first side already; the other one is looked for all the same. */
+TEST_IN_FOLDER(test_sources_of_every_side_are_looked_for, folder)
+{
+    const char *packed = test_path(folder, "packed"), *half = test_path(folder, "half");
+    for (unsigned i = 0; i < 6; i++) {
+        source_jpeg(test_path(folder, "pairs/blurry/%u.jpg", i), 40, 30, 3, i);
+        source_jpeg(test_path(folder, "pairs/sharp/%u.jpg", i), 40, 30, 3, 10 + i);
+        source_jpeg(test_path(folder, "half/sharp/%u.jpg", i), 40, 30, 3, 10 + i);
+    }
+    run_ok("fpack", "--pairs", "blurry:sharp", test_path(folder, "pairs"), packed, NULL);
+    RunResult result = against(1, half, packed);
+    assert_contains_not(result.out, "another folder");
+    assert_contains(result.out, "source blurry/5.jpg: ");
+    assert_contains(result.out, ": 6 problems; ");
+    run_result_free(&result);
+    result = run_expecting(1, "fverify", "--json", "--against", half, packed, NULL);
+    json_t *json = json_of(result.out);
+    json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    assert_int_equal(json_integer_value(json_object_get(dataset, "sources_missing")), 6);
+    json_decref(json);
+    run_result_free(&result);
+    source_jpeg(test_path(folder, "none/0.jpg"), 40, 30, 3, 1);
+    result = against(1, test_path(folder, "none"), packed);
+    assert_contains(result.out, "--against: none of the 12 images that records name is below ");
+    run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_one_absent_source_makes_no_wrong_folder, folder)
+{
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed"),
+               *wrong = test_path(folder, "photos/cat");
+    for (unsigned count = 1; count <= 2; count++) {
+        source_class(photos, "cat", count);
+        run_ok("fpack", "--force", photos, packed, NULL);
+        RunResult result = against(1, wrong, packed);
+        assert_contains(result.out, "cat/cat/0.jpg: cannot open");
+        if (count == 1)
+            assert_contains_not(result.out, "another folder");
+        else
+            assert_contains(result.out, "--against: none of the 2 images that records name is below ");
+        run_result_free(&result);
+    }
+}
+
 /* Left out for a reason or not: it is told, and is no problem. */
 TEST_IN_FOLDER(test_images_that_no_record_holds_are_told, folder)
 {

@@ -244,3 +244,25 @@ TEST_IN_FOLDER(test_masks_are_shown_in_colours, folder)
     image_free(&image);
     image_decoder_free(&decoder);
 }
+
+TEST_IN_FOLDER(test_a_wrong_source_folder_is_told_once_on_the_page, folder)
+{
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed"),
+               *page = test_path(folder, "page.html");
+    source_class(photos, "cat", 20);
+    run_ok("fpack", photos, packed, NULL);
+    source_jpeg(test_path(folder, "other/cat/9.jpg"), 40, 30, 3, 1000); /* the last */
+    run_forget(
+        run_expecting(1, "fverify", "--against", test_path(folder, "other"), "--html", page, packed, NULL));
+    char *text = test_file_read(page, NULL);
+    const char *heading = strstr(text, "Problems: 20</h2>"),
+               *told = strstr(text, "--against: 1 of the 20 images that records name is below ");
+    assert_non_null(heading);
+    assert_non_null(told);
+    assert_true(heading < told && told < strstr(text, "is not what its source in "));
+    assert_contains(told, "it is likely another folder than the one that was packed, which fpack was given ");
+    assert_int_equal(count_of(text, "cannot open"), 2 * 3); /* below pictures, and in the table */
+    assert_int_equal(count_of(text, "is not what its source in "), 2);
+    assert_contains(text, "and 16 more: --json lists them.");
+    free(text);
+}

@@ -123,10 +123,10 @@ static void print_repaired_line(const RepairOptions *options, const RepairResult
     (void)fputc('\n', stderr);
 }
 
-/* Prints what was repaired; when quiet, only what was lost by it. */
+/* Prints what was repaired; when quiet, only what was lost by it, and of a dry run the plan. */
 static void print_repaired(const RepairOptions *options, const RepairResult *result)
 {
-    if (!options->quiet)
+    if (!options->quiet || options->dry_run)
         print_repaired_line(options, result);
     if (result->names_lost) {
         (void)fputs("fpack: warning: readable names of classes, if the old " FSH_MANIFEST_NAME

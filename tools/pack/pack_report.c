@@ -280,7 +280,7 @@ static void print_next_step(FILE *stream, const Report *report)
 
 void report_print(FILE *stream, const Report *report, bool quiet)
 {
-    if (!quiet)
+    if (!quiet || report->dry_run) /* the plan is what was asked for */
         print_summary(stream, report);
     warn_of_masks(stream, report);
     if (report->part.count && !report->dry_run && !quiet)

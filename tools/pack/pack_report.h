@@ -28,7 +28,8 @@ typedef struct Report {
     const PackChosen *chosen;   /* by --store auto, for the whole dataset; NULL: nothing was chosen */
 } Report;
 
-/* Prints the summary: a few lines for people; when quiet, only what it warns of. */
+/* Prints the summary: a few lines for people; when quiet, only what it warns of, and of a dry
+ * run the plan. */
 void report_print(FILE *stream, const Report *report, bool quiet);
 
 /* Prints the summary as one JSON object on a line. FSH_ERR_MEMORY. */

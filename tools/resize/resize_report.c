@@ -357,7 +357,7 @@ static void print_line(FILE *stream, const char *program, const char *line, size
 static void print_lines(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run,
                         bool quiet)
 {
-    if (!quiet)
+    if (!quiet || dry_run) /* the plan is what was asked for */
         print_summary(stream, program, summary, dry_run);
     print_warnings(stream, program, summary);
 }

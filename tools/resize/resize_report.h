@@ -47,7 +47,8 @@ FshStatus resize_report_add_finding(const ResizeReport *report, const char *path
                                     const char *reason, FshError *error);
 FshStatus resize_report_close(ResizeReport *report, FshError *error);
 
-/* Prints a few lines; dry_run: in the conditional; quiet: only what it warns of. */
+/* Prints a few lines; dry_run: in the conditional; quiet: only what it warns of, and of a
+ * dry run the plan. */
 void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run,
                           bool quiet);
 /* Prints one JSON object and a newline. FSH_ERR_MEMORY. */

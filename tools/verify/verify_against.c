@@ -133,6 +133,27 @@ static FshStatus read_source(const Against *against, AgainstReader *reader, cons
     return status;
 }
 
+/* Copies the name of the field's source, a path below the folder, to name [PATH_MAX]. FSH_ERR_NOT_FOUND: it
+ * names none; FSH_ERR_MISMATCH. */
+static FshStatus copy_name(const Against *against, const FshField *field, char *name, FshError *error)
+{
+    if (field->source_bytes == 0)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "the record names no source to compare with");
+    if (field->source_bytes >= PATH_MAX || !path_stays_inside(field->source, field->source_bytes))
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "the record's source is no path below %s",
+                             against->folder);
+    memcpy(name, field->source, field->source_bytes);
+    name[field->source_bytes] = '\0';
+    return FSH_OK;
+}
+
+bool against_lacks_source(const Against *against, AgainstReader *reader, const FshField *field)
+{
+    char name[PATH_MAX];
+    return copy_name(against, field, name, NULL) == FSH_OK &&
+           read_source(against, reader, name, NULL) == FSH_ERR_NOT_FOUND;
+}
+
 /* Makes of the file in hand what the recipe makes of it. */
 static FshStatus resize_file(const Against *against, AgainstReader *reader, const char *name,
                              ShrunkImage *resized, FshError *error)
@@ -224,15 +245,10 @@ FshStatus against_compare(const Against *against, AgainstReader *reader, const F
                           const void *data, size_t bytes, bool exact, FshError *error)
 {
     char name[PATH_MAX];
-    if (field->source_bytes == 0)
-        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "the record names no source to compare with");
-    if (field->source_bytes >= sizeof name || !path_stays_inside(field->source, field->source_bytes))
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "the record's source is no path below %s",
-                             against->folder);
-    memcpy(name, field->source, field->source_bytes);
-    name[field->source_bytes] = '\0';
     bool same = false;
-    FshStatus status = read_source(against, reader, name, error);
+    FshStatus status = copy_name(against, field, name, error);
+    if (!status)
+        status = read_source(against, reader, name, error);
     if (!status)
         status = compare_bytes(against, reader, field, data, bytes, exact, reader->file.bytes,
                                reader->file.length, &same, error);

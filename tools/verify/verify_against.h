@@ -40,6 +40,9 @@ void against_reader_free(AgainstReader *reader);
 FshStatus against_compare(const Against *against, AgainstReader *reader, const FshField *field,
                           const void *data, size_t bytes, bool exact, FshError *error);
 
+/* Returns whether the field names a source, and that is not there. */
+bool against_lacks_source(const Against *against, AgainstReader *reader, const FshField *field);
+
 /* Returns whether a path is like "a/b.jpg": relative, without empty parts, "." and ".."; a record's source
  * may be anything. */
 bool path_stays_inside(const char *path, size_t length);

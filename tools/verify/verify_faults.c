@@ -1,9 +1,12 @@
 #include "tools/verify/verify_faults.h"
 
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tools/verify/verify_report.h"
 
 static FshStatus reserve(Thumbs *thumbs, size_t count, const VerifyReport *report, FshError *error)
 {
@@ -92,13 +95,15 @@ static FshStatus make_problems(const VerifyReport *report, const FshDataset *dat
                                const ThumbOptions *options, Faults *faults, FshError *error)
 {
     Thumbs *thumbs = &faults->problems;
+    VerifyListed listed = {0};
     FshStatus status = reserve(thumbs, options->count, report, error);
     faults->datasets = calloc(options->count + 1, sizeof(FshDataset *));
     if (!status && !faults->datasets)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
     for (size_t i = 0; i < report->problem_count && thumbs->count < options->count && !status; i++) {
         const VerifyProblem *problem = &report->problems[i];
-        if (!is_shown(report, i, faults->suspects.count > 0))
+        if (!is_shown(report, i, faults->suspects.count > 0) ||
+            !verify_is_listed(report, problem, SIZE_MAX, &listed))
             continue;
         const FshDataset *own = dataset ? dataset : open_file(faults, report, problem->file);
         Thumb *thumb = &thumbs->items[thumbs->count];

@@ -15,9 +15,10 @@ typedef struct Faults {
     size_t dataset_count;
 } Faults;
 
-/* Makes options->count thumbnails of each kind at most; note says what is wrong. dataset: the report's, or
- * NULL where it cannot be opened: then each file is, by itself. What cannot be read or decoded is there
- * without its image. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED; *faults is to be freed in every case. */
+/* Makes options->count thumbnails of each kind at most, and of absent sources as few as verify_is_listed
+ * takes; note says what is wrong. dataset: the report's, or NULL where it cannot be opened: then each file
+ * is, by itself. What cannot be read or decoded is there without its image. FSH_ERR_MEMORY,
+ * FSH_ERR_INTERRUPTED; *faults is to be freed in every case. */
 FshStatus faults_make(const VerifyReport *report, const FshDataset *dataset, const ThumbOptions *options,
                       Faults *faults, FshError *error);
 void faults_free(Faults *faults);

@@ -52,15 +52,20 @@ static void add_cell(HtmlPage *page, const char *text)
         html_add_string(page, text);
 }
 
-static void add_problems(HtmlPage *page, const VerifyProblem *problems, size_t count)
+/* Adds a table of problems or of remarks, as many as verify_is_listed takes. */
+static void add_problems(HtmlPage *page, const VerifyReport *report, const VerifyProblem *problems,
+                         size_t count)
 {
+    VerifyListed listed = {0};
     if (count == 0)
         return;
     html_add(page,
              "<div><div class=\"tall\"><table class=\"sort\"><thead><tr><th>file<th class=\"n\">record<th>key"
              "<th>source<th>what</thead><tbody>");
-    for (size_t i = 0; i < count && i < PAGE_PROBLEMS; i++) {
+    for (size_t i = 0; i < count; i++) {
         const VerifyProblem *problem = &problems[i];
+        if (!verify_is_listed(report, problem, PAGE_PROBLEMS, &listed))
+            continue;
         html_add(page, "<tr>");
         add_cell(page, problem->file);
         if (problem->record >= 0)
@@ -73,13 +78,15 @@ static void add_problems(HtmlPage *page, const VerifyProblem *problems, size_t c
         html_add_string(page, problem->reason);
     }
     html_add(page, "</tbody></table></div></div>");
-    if (count > PAGE_PROBLEMS)
-        html_add(page, "<p class=\"note\">… and %zu more: --json lists them.</p>", count - PAGE_PROBLEMS);
+    const size_t shown = listed.absent_count + listed.other_count;
+    if (shown < count)
+        html_add(page, "<p class=\"note\">… and %zu more: --json lists them.</p>", count - shown);
 }
 
 /* Adds what is wrong: first what only the eye can judge, then the rest, as pictures where there is a record,
  * and as a table. */
-static void add_faults(HtmlPage *page, const VerifyReport *report, const Faults *faults)
+static void add_faults(HtmlPage *page, const VerifyReport *report, const VerifyOptions *options,
+                       const Faults *faults)
 {
     if (faults->suspects.count) {
         html_add(
@@ -92,14 +99,20 @@ static void add_faults(HtmlPage *page, const VerifyReport *report, const Faults 
     }
     if (report->problem_count)
         html_add(page, "<h2 class=\"bad\">Problems: %zu</h2>", report->problem_count);
+    if (verify_root_is_wrong(report)) {
+        char wrong[VERIFY_WRONG_ROOT_BYTES];
+        html_add(page, "<p class=\"note\">");
+        html_add_string(page, verify_wrong_root(wrong, sizeof wrong, report, options->against));
+        html_add(page, "</p>");
+    }
     if (faults->problems.count) {
         verify_html_add_pictures(page, &faults->problems, false);
         html_add(page, "<br>");
     }
-    add_problems(page, report->problems, report->problem_count);
+    add_problems(page, report, report->problems, report->problem_count);
     if (report->remark_count)
         html_add(page, "<h2>Notes: %zu</h2>", report->remark_count);
-    add_problems(page, report->remarks, report->remark_count);
+    add_problems(page, report, report->remarks, report->remark_count);
 }
 
 static void add_tiles(HtmlPage *page, const VerifyReport *report)
@@ -190,7 +203,7 @@ FshStatus verify_write_html(const VerifyReport *report, const VerifyOptions *opt
     if (!page.status)
         page.status = faults_make(report, dataset, &fault_options, &faults, error);
     add_heading(&page, report, options);
-    add_faults(&page, report, &faults);
+    add_faults(&page, report, options, &faults);
     if (report->opened) {
         add_splits(&page, report);
         verify_html_add_classes(&page, report);

@@ -278,8 +278,6 @@ static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsign
         status = against_compare(job->against, &own->reader, field, data, bytes,
                                  fsh_is_mask(job->manifest->kind, index), &found->failure);
         found->compared_count += !status;
-        found->source_count += field->source_bytes > 0;
-        found->absent_count += field->source_bytes > 0 && status == FSH_ERR_NOT_FOUND;
     }
     return status;
 }
@@ -334,6 +332,18 @@ static FshStatus suspect(RecordFindings *found, double least)
                          likeness->likeness, least);
 }
 
+/* Counts the images whose sources the record names, and those whose source is not there. Where the record has
+ * failed, the sources from the failing side on are looked for: those before it were compared. */
+static void count_sources(const RecordsJob *job, VerifyThread *own, bool failed, RecordFindings *found)
+{
+    for (unsigned i = 0; i < found->sample.field_count; i++) {
+        const FshField *field = &found->sample.fields[i];
+        found->source_count += field->source_bytes > 0;
+        if (failed && i >= found->field)
+            found->absent_count += against_lacks_source(job->against, &own->reader, field);
+    }
+}
+
 static FshStatus check_record(const RecordsJob *job, uint64_t item, VerifyThread *own, RecordFindings *found,
                               FshError *error)
 {
@@ -347,6 +357,8 @@ static FshStatus check_record(const RecordsJob *job, uint64_t item, VerifyThread
     found->readable = !status;
     for (unsigned i = 0; !status && i < found->sample.field_count; i++)
         status = check_field(job, own, i, found);
+    if (found->readable && job->against)
+        count_sources(job, own, status != FSH_OK, found);
     if (found->readable && fsh_sample_check_read(job->split, &found->sample, &found->failure))
         status = FSH_ERR_SYSTEM; /* whatever else seemed wrong */
     if (!status && found->paired && !(found->likeness.likeness >= job->options->likeness_min))

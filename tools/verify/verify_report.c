@@ -13,7 +13,7 @@ enum {
     CLASSES_LARGEST = 5, /* else these, */
     CLASSES_SMALLEST = 3,
     PROBLEMS_SHOWN = 50,
-    ABSENT_SHOWN = 3, /* of sources, where none is there */
+    ABSENT_SHOWN = 3, /* of absent sources, where the folder is likely another */
     CLASS_COLUMN = 24,
 };
 
@@ -241,34 +241,55 @@ static void print_remarks(FILE *stream, const VerifyReport *report)
 
 bool verify_root_is_wrong(const VerifyReport *report)
 {
-    return report->absent_count > 0 &&
+    return report->absent_count > 1 &&
            report->source_count - report->absent_count <= report->source_count / 10;
 }
 
-/* Prints that nothing, or next to nothing, is where records say, and what was packed. */
-static void print_wrong_root(FILE *stream, const VerifyReport *report, const char *folder)
+/* Returns whether the problem is that the source of a record is not there: of all problems of records that
+ * have a source, it alone is of this kind. */
+static bool is_absent(const VerifyProblem *problem)
+{
+    return problem->status == FSH_ERR_NOT_FOUND && problem->record >= 0 && problem->source;
+}
+
+bool verify_is_listed(const VerifyReport *report, const VerifyProblem *problem, size_t most,
+                      VerifyListed *listed)
+{
+    const bool told_at_once = verify_root_is_wrong(report) && is_absent(problem);
+    size_t *count = told_at_once ? &listed->absent_count : &listed->other_count;
+    if (*count >= (told_at_once ? ABSENT_SHOWN : most))
+        return false;
+    ++*count;
+    return true;
+}
+
+const char *verify_wrong_root(char *text, size_t text_bytes, const VerifyReport *report, const char *folder)
 {
     char found[32], all[32];
     json_t *provenance =
         json_loads(report->manifest.provenance_json ? report->manifest.provenance_json : "", 0, NULL);
     const char *packed = json_string_value(json_object_get(provenance, "source"));
+    const bool is_told = packed && *packed;
     const uint64_t there = report->source_count - report->absent_count;
-    (void)fprintf(stream, "--against: %s of the %s images that records name %s below ",
-                  there ? progress_format_count(found, sizeof found, there) : "none",
-                  progress_format_count(all, sizeof all, report->source_count), there > 1 ? "are" : "is");
-    print_name(stream, "", folder, ": it is likely another folder than the one that was packed");
-    if (packed && *packed)
-        print_name(stream, ", which fpack was given as ", packed, "");
-    (void)fputc('\n', stream);
+    (void)snprintf(text, text_bytes,
+                   "--against: %s of the %s image%s that records name %s below %s: it is likely another "
+                   "folder than the one that was packed%s%s",
+                   there ? progress_format_count(found, sizeof found, there) : "none",
+                   progress_format_count(all, sizeof all, report->source_count),
+                   text_plural(report->source_count), there > 1 ? "are" : "is", folder,
+                   is_told ? ", which fpack was given as " : "", is_told ? packed : "");
     json_decref(provenance);
+    return text;
 }
 
 void verify_print_problems(FILE *stream, const VerifyReport *report, bool all)
 {
-    const size_t most = verify_root_is_wrong(report) ? ABSENT_SHOWN : PROBLEMS_SHOWN;
-    const size_t shown = all || report->problem_count <= most ? report->problem_count : most;
-    for (size_t i = 0; i < shown; i++)
-        print_problem(stream, report, &report->problems[i]);
+    VerifyListed listed = {0};
+    for (size_t i = 0; i < report->problem_count; i++) {
+        if (all || verify_is_listed(report, &report->problems[i], PROBLEMS_SHOWN, &listed))
+            print_problem(stream, report, &report->problems[i]);
+    }
+    const size_t shown = all ? report->problem_count : listed.absent_count + listed.other_count;
     if (shown < report->problem_count)
         (void)fprintf(stream, "… and %zu more (--verbose or --json lists them)\n",
                       report->problem_count - shown);
@@ -331,8 +352,10 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
         print_remarks(stream, report);
     }
     verify_print_problems(stream, report, print->verbose);
-    if (verify_root_is_wrong(report))
-        print_wrong_root(stream, report, print->options->against);
+    if (verify_root_is_wrong(report)) {
+        char wrong[VERIFY_WRONG_ROOT_BYTES];
+        print_name(stream, "", verify_wrong_root(wrong, sizeof wrong, report, print->options->against), "\n");
+    }
     /* Of what could not be opened nothing is claimed, and one problem needs no count. */
     if (print->quiet || (!report->opened && report->problem_count == 1))
         return;

@@ -3,6 +3,7 @@
 #define FSHARD_VERIFY_VERIFY_REPORT_H
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include "tools/verify/verify.h"
@@ -18,12 +19,27 @@ typedef struct VerifyPrint {
 const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *report,
                          const VerifyOptions *options);
 
-/* Returns whether the folder of --against is likely another than the one that was packed: of ten sources
- * that records name, nine or more are not there. */
+/* Returns whether the folder of --against is likely another than the one that was packed: of ten images whose
+ * sources records name, nine or more are not there, and more than one. */
 bool verify_root_is_wrong(const VerifyReport *report);
 
-/* Prints what is wrong, a line each; all of them, or the first fifty, or three where what is wrong is the
- * folder of --against, which is told. */
+enum { VERIFY_WRONG_ROOT_BYTES = 2 * PATH_MAX + 256 };
+
+/* Writes to text how many of the sources are below the folder, which verify_root_is_wrong says is likely
+ * another, and what fpack was given. Returns text, which ends with no new line. */
+const char *verify_wrong_root(char *text, size_t text_bytes, const VerifyReport *report, const char *folder);
+
+/* What verify_is_listed has counted; {0} before the first problem. */
+typedef struct VerifyListed {
+    size_t absent_count, other_count;
+} VerifyListed;
+
+/* Returns whether a list of problems has room for the next one, and counts it then: for `most`; but of absent
+ * sources, where verify_root_is_wrong, for three besides, since it is told of all of them at once. */
+bool verify_is_listed(const VerifyReport *report, const VerifyProblem *problem, size_t most,
+                      VerifyListed *listed);
+
+/* Prints what is wrong, a line each: all of it, or what verify_is_listed takes with fifty at most. */
 void verify_print_problems(FILE *stream, const VerifyReport *report, bool all);
 
 /* Prints splits, classes, images, then the problems or "ok". */

@@ -58,8 +58,8 @@ typedef struct EpochReport {
  * writing. */
 bool record_has_only_begun(const char *folder);
 
-/* Returns whether the folder holds what a run of ours has left without a checkpoint to go on from, and no other
- * file: another attempt may replace that, weights that diverged among it. Changes nothing. */
+/* Returns whether the folder holds what a run of ours has left without a checkpoint to go on from, and no
+ * other file: another attempt may replace that, weights that diverged among it. Changes nothing. */
 bool record_may_begin_again(const char *folder);
 
 /* Returns whether the folder has the file of a run's lock: a run is at work there, or was when it was

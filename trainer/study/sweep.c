@@ -371,7 +371,7 @@ static FshStatus check_folder(const TrainOptions *options, FshError *error)
     return compare_check_page(page, false, error);
 }
 
-/* Checks that a run may begin in its folder, or begin again there, where it has no checkpoint to go on from. */
+/* Checks that a run may begin in its folder, or begin again where it has no checkpoint to go on from. */
 static FshStatus check_run_folder(const SweepRun *run, FshError *error)
 {
     char checkpoint[PATH_MAX];
