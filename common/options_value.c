@@ -98,7 +98,7 @@ static void format_bound(const Option *option, double bound, char *buffer, size_
     if (option->kind == OPTION_SIZE)
         options_format_size(buffer, buffer_bytes, (uint64_t)bound);
     else
-        (void)snprintf(buffer, buffer_bytes, "%.15g", bound);
+        (void)snprintf(buffer, buffer_bytes, option->kind == OPTION_INTEGER ? "%.0f" : "%.15g", bound);
 }
 
 /* Fails with "--max-size: '0' is not a whole number from 1 to 65500". */

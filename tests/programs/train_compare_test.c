@@ -158,10 +158,13 @@ TEST_IN_FOLDER(test_what_cannot_be_compared_is_said, folder)
     RunResult result = TRAIN(0, "--compare", "--output", page, a, b);
     assert_contains(result.out, "The runs were trained on different datasets");
     assert_contains(result.out, "\na  "); /* labels: nothing else differs */
+    assert_contains_not(result.out, "*"); /* none is the best */
     run_result_free(&result);
     result = TRAIN(0, "--compare", "--force", "--output", page, a, c);
     assert_contains(result.out, "The runs have different tasks: their numbers cannot be compared");
     assert_contains(result.out, "options that differ:");
+    assert_contains(result.out, "  best value  last value  ");
+    assert_contains_not(result.out, "*");
     assert_contains(result.out, "  model                   conv8, unet\n");
     run_result_free(&result);
     char *text = test_file_read(page, NULL);

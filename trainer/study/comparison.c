@@ -184,12 +184,17 @@ static bool is_better(const Comparison *comparison, const StudyGroup *group, con
     return comparison_task(comparison)->rises ? own > theirs : own < theirs;
 }
 
+bool comparison_has_best(const Comparison *comparison)
+{
+    return comparison->group_count > 1 && !comparison->mixed_tasks && !comparison->mixed_data;
+}
+
 bool comparison_is_best(const Comparison *comparison, const StudyGroup *group)
 {
     for (size_t g = 0; g < comparison->group_count; g++)
         if (is_better(comparison, &comparison->groups[g], group))
             return false;
-    return isfinite(group->of[MEASURE_BEST].mean) && comparison->group_count > 1 && !comparison->mixed_tasks;
+    return isfinite(group->of[MEASURE_BEST].mean) && comparison_has_best(comparison);
 }
 
 /* ---- what differs ---- */

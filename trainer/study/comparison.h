@@ -66,10 +66,12 @@ void comparison_close(Comparison **comparison_ret);
 
 /* Returns the run's number of this measure; NaN if it has none. */
 double comparison_measure(const StudyRun *run, Measure measure);
+/* Returns whether one of the groups is the best: there are several, of one task and one dataset. */
+bool comparison_has_best(const Comparison *comparison);
 /* Returns whether the group has the best mean of those that can be compared and, of equal ones, the least
  * loss. */
 bool comparison_is_best(const Comparison *comparison, const StudyGroup *group);
-/* Returns what the runs are measured by: the first one's task. */
+/* Returns what the runs are measured by: their task; of several, a task of a "value". */
 const StudyTask *comparison_task(const Comparison *comparison);
 /* Returns what the runs are counted in: "iteration" or "epoch". */
 const char *comparison_unit(const Comparison *comparison);

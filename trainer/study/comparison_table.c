@@ -21,8 +21,8 @@ static const struct {
 
 const StudyTask *comparison_task(const Comparison *comparison)
 {
-    static const StudyTask none = {"top1", "top-1", "eval_top1", true};
-    return comparison->run_count ? comparison->runs[0].task : &none;
+    static const StudyTask none = {"top1", "top-1", "eval_top1", true}, mixed = {"value", "value", "", true};
+    return comparison->mixed_tasks ? &mixed : comparison->run_count ? comparison->runs[0].task : &none;
 }
 
 const char *comparison_title(const StudyTask *task, Measure measure, char *text, size_t text_bytes)
@@ -198,7 +198,7 @@ void comparison_print(const Comparison *comparison, FILE *stream)
     for (size_t g = 0; g < comparison->group_count; g++)
         spread = spread || comparison->groups[g].count > 1;
     print_results(comparison, stream);
-    if (comparison->group_count > 1)
+    if (comparison_has_best(comparison))
         (void)fprintf(stream, "%s*: the best%s\n", spread ? "±: standard deviation over seeds; " : "",
                       comparison->measured[MEASURE_BEST] ? "" : ": none was evaluated");
     else if (spread)
