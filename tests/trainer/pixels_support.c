@@ -21,10 +21,11 @@ typedef enum Extra {
 } Extra;
 
 static const CropMode modes[] = {CROP_RESIZED, CROP_PADDED, CROP_CENTER, CROP_RANDOM, CROP_KEPT_RATIO};
-static const char *const mode_names[] = {"rrc", "pad", "center", "random"};
+static const char *const mode_names[] = {"rrc", "pad", "center", "random", "rkrc"};
 static const char *const extra_names[] = {"plain", "jitter", "erasing", "noise", "mixing", "operations"};
 static const uint32_t sizes[] = {32, 17, 100, 1}; /* within a tile, and of several */
-enum { MODES = 5, SIZES = 4, HARD = 3 /* the image whose pixels are black or white */ };
+enum { MODES = sizeof modes / sizeof *modes, SIZES = 4 };
+enum { HARD = 3 }; /* the image whose pixels are black or white */
 
 static const uint8_t fill[4] = {120, 7, 255, 0};
 
