@@ -100,6 +100,17 @@ static RunResult against(int exit_status, const char *source, const char *packed
     return run_expecting(exit_status, "fverify", "--against", source, packed, NULL);
 }
 
+/* Returns what --json says of the dataset, as the caller's own. */
+static json_t *told_against(int exit_status, const char *root, const char *packed)
+{
+    RunResult result = run_expecting(exit_status, "fverify", "--json", "--against", root, packed, NULL);
+    json_t *json = json_of(result.out);
+    json_t *dataset = json_incref(json_array_get(json_object_get(json, "datasets"), 0));
+    json_decref(json);
+    run_result_free(&result);
+    return dataset;
+}
+
 TEST_IN_FOLDER(test_sources_are_compared_byte_for_byte, folder)
 {
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
@@ -137,14 +148,11 @@ TEST_IN_FOLDER(test_a_wrong_source_folder_is_told_once, folder)
                                 "fpack was given as ");
     assert_contains_not(result.out, "in no record");
     run_result_free(&result);
-    result = run_expecting(1, "fverify", "--json", "--against", wrong, packed, NULL);
-    json_t *json = json_of(result.out);
-    json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    json_t *dataset = told_against(1, wrong, packed);
     assert_int_equal(json_array_size(json_object_get(dataset, "problems")), 5);
     assert_int_equal(json_integer_value(json_object_get(dataset, "sources_missing")), 5);
     assert_null(json_object_get(dataset, "not_packed"));
-    json_decref(json);
-    run_result_free(&result);
+    json_decref(dataset);
 }
 
 /* Of 40 cats a folder has four, with other contents; they are among the last. */
@@ -188,12 +196,9 @@ TEST_IN_FOLDER(test_sources_of_every_side_are_looked_for, folder)
     assert_contains(result.out, "source blurry/5.jpg: ");
     assert_contains(result.out, ": 6 problems; ");
     run_result_free(&result);
-    result = run_expecting(1, "fverify", "--json", "--against", half, packed, NULL);
-    json_t *json = json_of(result.out);
-    json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    json_t *dataset = told_against(1, half, packed);
     assert_int_equal(json_integer_value(json_object_get(dataset, "sources_missing")), 6);
-    json_decref(json);
-    run_result_free(&result);
+    json_decref(dataset);
     source_jpeg(test_path(folder, "none/0.jpg"), 40, 30, 3, 1);
     result = against(1, test_path(folder, "none"), packed);
     assert_contains(result.out, "--against: none of the 12 images that records name is below ");
@@ -235,12 +240,9 @@ TEST_IN_FOLDER(test_images_that_no_record_holds_are_told, folder)
     result = against(0, photos, packed);
     assert_contains(result.out, " has 2 images that are in no record: cat/new.JPEG dog/new.jpg\n");
     run_result_free(&result);
-    result = run_expecting(0, "fverify", "--json", "--against", photos, packed, NULL);
-    json_t *json = json_of(result.out);
-    json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    json_t *dataset = told_against(0, photos, packed);
     assert_int_equal(json_integer_value(json_object_get(dataset, "not_packed")), 2);
-    json_decref(json);
-    run_result_free(&result);
+    json_decref(dataset);
 }
 
 TEST_IN_FOLDER(test_raw_pixels_are_compared_with_the_source_decoded, folder)

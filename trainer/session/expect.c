@@ -11,9 +11,9 @@ enum { TRIES = 2, LONG_SECONDS = 3 };
 
 /* Where a try stands. */
 typedef struct Try {
-    double begin, loaded,
-        kernel;     /* seconds: when it began, when its batch was there, the kernel's until then */
-    double seconds; /* that it took */
+    double begin, loaded; /* seconds: when it began, and when its batch was there */
+    double kernel;        /* the kernel's seconds until then */
+    double seconds;       /* that it took */
 } Try;
 
 /* Returns the seconds that the kernel has worked for this process. */

@@ -100,7 +100,7 @@ void *cpu_memory_new(uint64_t bytes)
     if (bytes > SIZE_MAX - HUGE_PAGE)
         return NULL;
     const size_t rounded = (size_t)((bytes + alignment - 1) / alignment * alignment);
-    void *memory = aligned_alloc((size_t)alignment, rounded);
+    void *memory = aligned_alloc((size_t)alignment, rounded ? rounded : LINE);
     if (!memory)
         return NULL;
     if (alignment == HUGE_PAGE)
