@@ -50,8 +50,8 @@ RunResult expect_train(int exit_status, const RunOptions *options, const char *c
 /* Runs ftrain with the arguments, sends it the signal when it has written the file stop_at (RunOptions), and
  * fails if it does not end with exit_status. */
 RunResult stop_train(const char *stop_at, int signal_number, int exit_status, const char *const *arguments);
-/* Kills ftrain at its first checkpoint in FOLDER/stopped. Its step may be later than the first that one was due
- * at: a newer checkpoint takes the place of one whose writing has not begun. */
+/* Kills ftrain at its first checkpoint in FOLDER/stopped. Its step may be later than the first that one was
+ * due at: a newer checkpoint takes the place of one whose writing has not begun. */
 void kill_train(const char *const *arguments);
 /* Runs ftrain and looks at nothing but its exit status, which must be 0. */
 #define TRAINED(...)                                                                                         \

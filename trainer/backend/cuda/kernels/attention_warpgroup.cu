@@ -76,23 +76,10 @@ cudaError_t backward_of(const AttentionGradient *gradient, const DeviceTensor *d
     }
 }
 
-/* Returns whether the card that is in use runs code of sm_90a, and the driver makes maps of tensors. */
-bool is_hopper()
-{
-    int device = 0, major = 0, minor = 0;
-    const bool known =
-        cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
-    if (!known)
-        (void)cudaGetLastError(); /* or the next launch would be blamed for it */
-    return known && major == 9 && minor == 0 && map_encoder();
-}
-
 bool fits(const DeviceTensor *x, int64_t heads)
 {
     return element_is_narrow(x->element) && x->shape[3] / 3 / heads == channels &&
-           x->shape[1] <= tokens_most && is_hopper();
+           x->shape[1] <= tokens_most && runs_hopper_code() && map_encoder();
 }
 
 cudaError_t forward(const DeviceTensor *x, int64_t heads, const DeviceTensor *y, const DeviceTensor *log_sums,

@@ -17,6 +17,19 @@
 namespace fshard
 {
 
+/* Returns whether the card in use runs code of sm_90a. */
+inline bool runs_hopper_code()
+{
+    int device = 0, major = 0, minor = 0;
+    const bool known =
+        cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
+    if (!known)
+        (void)cudaGetLastError(); /* or the next launch would be blamed for it */
+    return known && major == 9 && minor == 0;
+}
+
 constexpr int group_threads = 128;
 constexpr int group_rows = 64; /* of a left operand; and the elements of a row of a right one */
 
@@ -33,6 +46,16 @@ __device__ inline uint64_t rows_descriptor(const void *rows)
     constexpr uint64_t eight_rows = 1024, swizzle_128 = 1;
     return ((uint64_t)__cvta_generic_to_shared(rows) & 0x3FFFF) >> 4 | (uint64_t)1 << 16 |
            eight_rows >> 4 << 32 | swizzle_128 << 62;
+}
+
+/* Describes a matrix that lies as cores, 8 x 8 elements in 128 bytes: 8 pieces of 16 bytes one behind the
+ * other. By columns a piece is a row's 8 elements, by rows (a_by_rows, b_by_rows) a column's. of_sum: bytes
+ * from a core to the next one along what is summed; across: along the other side. Both, and the matrix's
+ * place, are multiples of 16. Source: PTX ISA, "Matrix descriptor", no swizzle. */
+__device__ inline uint64_t cores_descriptor(const void *matrix, int of_sum, int across)
+{
+    return ((uint64_t)__cvta_generic_to_shared(matrix) & 0x3FFFF) >> 4 | (uint64_t)(of_sum >> 4) << 16 |
+           (uint64_t)(across >> 4) << 32;
 }
 
 /* What is added to a descriptor to go 16 elements along the rows, and 16 rows further. */
@@ -64,6 +87,18 @@ template <int Columns> __device__ void products_of(float (&sums)[Columns][4])
             asm volatile("" : "+f"(sums[column][i])::"memory");
 }
 
+/* Change the registers of each thread of a warp group: a block's groups have together what its launch gave
+ * them. A multiple of 8. Source: PTX ISA, "setmaxnreg". */
+template <int Registers> __device__ void registers_give()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+template <int Registers> __device__ void registers_take()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
 /* Waits for the other warps of the group, the group-th of its block. */
 __device__ inline void group_meet(int group)
 {
@@ -77,15 +112,23 @@ __device__ inline void shared_memory_written()
 }
 
 /* The sums of eight columns, and of more, as operands of asm. */
-#define SUMS_8(s)  "+f"((s)[0]), "+f"((s)[1]), "+f"((s)[2]), "+f"((s)[3])
-#define SUMS_16(s) SUMS_8((s)[0]), SUMS_8((s)[1])
-#define SUMS_32(s) SUMS_16(s), SUMS_16((s) + 2)
-#define SUMS_48(s) SUMS_32(s), SUMS_16((s) + 4)
-#define SUMS_64(s) SUMS_32(s), SUMS_32((s) + 4)
-#define NAMES_16   "%0,%1,%2,%3,%4,%5,%6,%7"
-#define NAMES_32   NAMES_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
-#define NAMES_48   NAMES_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
-#define NAMES_64   NAMES_48 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define SUMS_8(s)   "+f"((s)[0]), "+f"((s)[1]), "+f"((s)[2]), "+f"((s)[3])
+#define SUMS_16(s)  SUMS_8((s)[0]), SUMS_8((s)[1])
+#define SUMS_32(s)  SUMS_16(s), SUMS_16((s) + 2)
+#define SUMS_48(s)  SUMS_32(s), SUMS_16((s) + 4)
+#define SUMS_64(s)  SUMS_32(s), SUMS_32((s) + 4)
+#define SUMS_80(s)  SUMS_64(s), SUMS_16((s) + 8)
+#define SUMS_96(s)  SUMS_64(s), SUMS_32((s) + 8)
+#define SUMS_112(s) SUMS_64(s), SUMS_48((s) + 8)
+#define SUMS_128(s) SUMS_64(s), SUMS_64((s) + 8)
+#define NAMES_16    "%0,%1,%2,%3,%4,%5,%6,%7"
+#define NAMES_32    NAMES_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define NAMES_48    NAMES_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define NAMES_64    NAMES_48 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define NAMES_80    NAMES_64 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define NAMES_96    NAMES_80 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define NAMES_112   NAMES_96 ",%48,%49,%50,%51,%52,%53,%54,%55"
+#define NAMES_128   NAMES_112 ",%56,%57,%58,%59,%60,%61,%62,%63"
 
 /* multiply_shared: computes sums [64][columns] (+)= a [64][16] b, both in shared memory: b as [columns][16],
  * or, b_by_rows, as [16][columns]; a as [64][16], or, a_by_rows, as [16][64]. multiply_own: the same, a in
@@ -115,7 +158,11 @@ __device__ inline void shared_memory_written()
     PRODUCTS_OF(TYPE, NAME, 16, "8", "9", "10", "11", "12", "13", "14")                                      \
     PRODUCTS_OF(TYPE, NAME, 32, "16", "17", "18", "19", "20", "21", "22")                                    \
     PRODUCTS_OF(TYPE, NAME, 48, "24", "25", "26", "27", "28", "29", "30")                                    \
-    PRODUCTS_OF(TYPE, NAME, 64, "32", "33", "34", "35", "36", "37", "38")
+    PRODUCTS_OF(TYPE, NAME, 64, "32", "33", "34", "35", "36", "37", "38")                                    \
+    PRODUCTS_OF(TYPE, NAME, 80, "40", "41", "42", "43", "44", "45", "46")                                    \
+    PRODUCTS_OF(TYPE, NAME, 96, "48", "49", "50", "51", "52", "53", "54")                                    \
+    PRODUCTS_OF(TYPE, NAME, 112, "56", "57", "58", "59", "60", "61", "62")                                   \
+    PRODUCTS_OF(TYPE, NAME, 128, "64", "65", "66", "67", "68", "69", "70")
 
 PRODUCTS_OF_TYPE(__half, "f16")
 PRODUCTS_OF_TYPE(__nv_bfloat16, "bf16")
@@ -126,11 +173,19 @@ PRODUCTS_OF_TYPE(__nv_bfloat16, "bf16")
 #undef NAMES_32
 #undef NAMES_48
 #undef NAMES_64
+#undef NAMES_80
+#undef NAMES_96
+#undef NAMES_112
+#undef NAMES_128
 #undef SUMS_8
 #undef SUMS_16
 #undef SUMS_32
 #undef SUMS_48
 #undef SUMS_64
+#undef SUMS_80
+#undef SUMS_96
+#undef SUMS_112
+#undef SUMS_128
 
 } // namespace fshard
 

@@ -1,7 +1,5 @@
 #include "trainer/backend/cuda/lowering/direct_step.h"
 
-#include <stdio.h>
-
 #include "trainer/backend/cuda/lowering/lowering.h"
 #include "trainer/backend/cuda/lowering/trial.h"
 
@@ -73,11 +71,10 @@ static FshStatus enqueue_timed(const void *context, void *scratch, cudaStream_t 
 FshStatus direct_step_milliseconds(CudaBackend *backend, const Step *step, const Direct *direct,
                                    const char *pattern, double *milliseconds_ret, FshError *error)
 {
-    char name[1200];
+    char name[TRIAL_NAME_BYTES];
     const bool sums = step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS);
-    int length = snprintf(name, sizeof name, TIMED_AS "%s%s", pattern, sums ? "and sums" : "");
-    const bool named = length > 0 && (size_t)length < sizeof name;
     const Timed timed = {step, direct};
     const Trial trial = {enqueue_timed, &timed, direct_step_scratch_bytes(step, direct)};
-    return trial_milliseconds(backend, named ? name : NULL, &trial, milliseconds_ret, error);
+    return trial_milliseconds(backend, trial_name(name, TIMED_AS, pattern, sums ? "and sums" : ""), &trial,
+                              milliseconds_ret, error);
 }

@@ -7,6 +7,7 @@
 #include "trainer/backend/cuda/lowering/cudnn_convolution.h"
 #include "trainer/backend/cuda/lowering/direct_step.h"
 #include "trainer/backend/cuda/lowering/group_step.h"
+#include "trainer/backend/cuda/lowering/implicit_step.h"
 #include "trainer/backend/cuda/lowering/patch_step.h"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
@@ -24,6 +25,7 @@ typedef enum ConvolutionWay {
     WAY_JOINED,    /* cuDNN on what kernel_join_groups makes of the weight */
     WAY_DEPTHWISE, /* own kernels */
     WAY_DIRECT,    /* own kernels for few channels */
+    WAY_IMPLICIT,  /* own kernels for 3 x 3 */
 } ConvolutionWay;
 
 static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}, 0};
@@ -240,20 +242,23 @@ static void tell_cudnn(Step *step, const ConvolutionPlan *plan)
                    epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
 }
 
+/* Returns the milliseconds of our own passes over y, for bias and sums. */
+static double milliseconds_of_passes(const Step *step, const DeviceTensor *y)
+{
+    if (step->node->op != OP_CONV2D)
+        return 0;
+    return (maybe_in(step, CONV_BIAS) ? milliseconds_of_pass(y, true) : 0) +
+           (maybe_out(step, CONV_SUMS) ? milliseconds_of_pass(y, false) : 0);
+}
+
 /* Returns the milliseconds of cuDNN's plan with the passes before and after it; 0: it was not timed. */
 static double cudnn_milliseconds(const Step *step, const ConvolutionPlan *plan)
 {
-    const DeviceTensor *y = &plan->convolution.y;
-    const bool forward = step->node->op == OP_CONV2D;
-    double milliseconds = cudnn_plan_milliseconds(plan->cudnn);
+    const double milliseconds = cudnn_plan_milliseconds(plan->cudnn);
     if (!plan->timed || milliseconds <= 0)
         return 0;
-    milliseconds += plan->cut_milliseconds;
-    if (forward && maybe_in(step, CONV_BIAS) && !plan->fused)
-        milliseconds += milliseconds_of_pass(y, true);
-    if (forward && maybe_out(step, CONV_SUMS) && !plan->fused)
-        milliseconds += milliseconds_of_pass(y, false);
-    return milliseconds;
+    return milliseconds + plan->cut_milliseconds +
+           (plan->fused ? 0 : milliseconds_of_passes(step, &plan->convolution.y));
 }
 
 /* Takes cuDNN's plan over patches if there is one and it is faster, or if plans are not timed. */
@@ -314,6 +319,31 @@ static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
         (void)snprintf(step->told, sizeof step->told, "own kernel for few channels");
 }
 
+/* ---- or our own kernels for 3 x 3 ---- */
+
+/* Whether they are tried: no card has run them yet. */
+enum { IMPLICIT_GEMM_IS_TRIED = false };
+
+/* Takes our own kernel where it takes less time than cuDNN's plan, each with the passes that it leaves to
+ * do. */
+static void try_implicit(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
+{
+    const double theirs = cudnn_milliseconds(step, plan);
+    double own = 0;
+    FshError ignored = {0};
+    if (plan->way != WAY_CUDNN || theirs <= 0 || !implicit_step_fits(step) ||
+        implicit_step_milliseconds(backend, step, cudnn_plan_text(plan->cudnn), &own, &ignored))
+        return;
+    own += milliseconds_of_passes(step, &plan->convolution.y);
+    if (own >= theirs)
+        return;
+    plan->way = WAY_IMPLICIT;
+    plan->fused = false;
+    want_scratch(step, implicit_step_scratch_bytes(step));
+    (void)snprintf(step->told, sizeof step->told, "own kernel for 3 x 3, %.3f ms; cuDNN %.3f ms", own,
+                   theirs);
+}
+
 /* ---- the steps ---- */
 
 /* The passes of our own that the convolution's launch leaves to do: over y, or, for the bias gradient, over
@@ -339,7 +369,8 @@ static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
 
 static const char *const way_names[] = {
     [WAY_CUDNN] = "cudnn",         [WAY_FOLDED] = "folded-cudnn", [WAY_PATCHES] = "patches-cudnn",
-    [WAY_JOINED] = "joined-cudnn", [WAY_DEPTHWISE] = "depthwise", [WAY_DIRECT] = "direct"};
+    [WAY_JOINED] = "joined-cudnn", [WAY_DEPTHWISE] = "depthwise", [WAY_DIRECT] = "direct",
+    [WAY_IMPLICIT] = "implicit"};
 static const char *const fused_names[] = {[EPILOGUE_NONE] = "",
                                           [EPILOGUE_SUMS] = "+sums",
                                           [EPILOGUE_BIAS] = "+bias",
@@ -473,6 +504,8 @@ static FshStatus convolution_prepare(const CudaProgram *program, Step *step, Fsh
     want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
     tell_cudnn(step, plan);
     try_direct(backend, step, plan);
+    if (IMPLICIT_GEMM_IS_TRIED)
+        try_implicit(backend, step, plan);
     name_engine(step, plan);
     return FSH_OK;
 }
@@ -482,7 +515,7 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
     (void)program;
     ConvolutionPlan *plan = step->plan;
     void *addresses[CONVOLUTION_ADDRESSES];
-    if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT)
+    if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT || plan->way == WAY_IMPLICIT)
         return FSH_OK;
     place_own(plan, step->scratch);
     cudnn_convolution_addresses(&plan->convolution, plan->fused ? &plan->possible : &no_epilogue, addresses);
@@ -561,7 +594,8 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
     FshStatus status = plan->way == WAY_DEPTHWISE ? depthwise_run(step, &plan->depthwise, stream, error)
                        : plan->way == WAY_DIRECT
                            ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
-                           : run_cudnn(step, plan, stream, error);
+                       : plan->way == WAY_IMPLICIT ? implicit_step_run(step, step->scratch, stream, error)
+                                                   : run_cudnn(step, plan, stream, error);
     if (!status && left.bias)
         status = CUDA_TRY(kernel_add_bias(out(step, CONV_Y), in(step, CONV_BIAS),
                                           step->node->as.conv.relu ? slope : 1, stream),

@@ -1,5 +1,7 @@
 #include "trainer/backend/cuda/lowering/trial.h"
 
+#include <stdio.h>
+
 #include "trainer/backend/cuda/device/stream_time.h"
 
 typedef struct Run {
@@ -11,6 +13,12 @@ static FshStatus enqueue_run(const void *context, cudaStream_t stream, FshError 
 {
     const Run *run = context;
     return run->trial->enqueue(run->trial->context, run->scratch, stream, error);
+}
+
+const char *trial_name(char name[TRIAL_NAME_BYTES], const char *way, const char *pattern, const char *beside)
+{
+    const int length = snprintf(name, TRIAL_NAME_BYTES, "%s%s%s", way, pattern, beside);
+    return length > 0 && length < TRIAL_NAME_BYTES ? name : NULL;
 }
 
 FshStatus trial_milliseconds(CudaBackend *backend, const char *name, const Trial *trial,

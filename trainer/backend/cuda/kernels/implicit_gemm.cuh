@@ -1,0 +1,106 @@
+/* implicit_gemm.cuh - shared by implicit_gemm.cu and implicit_gemm_weight.cu: how images are cut into tiles,
+ * how tiles lie in shared memory, and how they come there. Step by step: implicit_gemm.cu. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
+#define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
+
+#include "trainer/backend/cuda/kernels/async_copy.cuh"
+#include "trainer/backend/cuda/kernels/kernels_implicit_gemm.h"
+#include "trainer/backend/cuda/kernels/tensor_copy.cuh"
+#include "trainer/backend/cuda/kernels/warpgroup.cuh"
+
+namespace fshard
+{
+namespace implicit
+{
+
+constexpr int side = 8, square = side * side; /* of pixels, which lie in a tile as cores do */
+constexpr int piece = 8, piece_bytes = 16;    /* of channels */
+constexpr int taps = 9, taps_across = 3;
+constexpr int squares_most = 4, places_most = 404; /* of a tile */
+/* The card that plans are made for: shapes alone decide them. */
+constexpr int processors = 132;
+
+/* What a tile covers: squares in so many rows and columns of them, of so many images. */
+struct Cover {
+    int images, rows, columns;
+};
+
+constexpr Cover covers[] = {{1, 1, 4}, {1, 2, 2}, {1, 4, 1}, {2, 1, 2}, {2, 2, 1},
+                            {4, 1, 1}, {1, 1, 2}, {1, 2, 1}, {2, 1, 1}};
+
+__host__ __device__ inline int squares_of(const Cover &cover)
+{
+    return cover.images * cover.rows * cover.columns;
+}
+
+/* How the pixels of a tile lie in shared memory, with so many around each image of it. */
+struct Places {
+    int pitch, of_image, count; /* places from row to row, image to image; of all */
+};
+
+__host__ __device__ inline Places places_of(const Cover &cover, int border)
+{
+    const int pitch = side * cover.columns + 2 * border, of_image = (side * cover.rows + 2 * border) * pitch;
+    return {pitch, of_image, cover.images * of_image};
+}
+
+/* Returns the place at which a square of a tile begins, the border before it left out. */
+__device__ inline int origin_of(const Cover &cover, const Places &places, int of_tile)
+{
+    const int within = of_tile % (cover.rows * cover.columns);
+    return of_tile / (cover.rows * cover.columns) * places.of_image +
+           within / cover.columns * side * places.pitch + within % cover.columns * side;
+}
+
+/* The tiles of all images: so many across and down an image. */
+struct Tiles {
+    Cover cover;
+    int across, down, count;
+};
+
+inline int ceil_of(int64_t value, int64_t by)
+{
+    return (int)((value + by - 1) / by);
+}
+
+inline Tiles tiles_of(const DeviceTensor *image, const Cover &cover)
+{
+    const int across = ceil_of(image->shape[2], side * cover.columns),
+              down = ceil_of(image->shape[1], side * cover.rows);
+    return {cover, across, down, ceil_of(image->shape[0], cover.images) * across * down};
+}
+
+/* Where a tile begins. */
+struct Corner {
+    int image, row, column;
+};
+
+__device__ inline Corner corner_of(const Tiles &tiles, int tile)
+{
+    const int of_image = tiles.across * tiles.down, within = tile % of_image;
+    return {tile / of_image * tiles.cover.images, within / tiles.across * side * tiles.cover.rows,
+            within % tiles.across * side * tiles.cover.columns};
+}
+
+/* Begins to bring 16 bytes, or zeros in their place. */
+__device__ inline void bring(void *to, const void *from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(there ? piece_bytes : 0)
+                 : "memory");
+}
+
+/* Returns whether the tensor is a narrow image with as many pixels as the other. */
+inline bool is_image(const DeviceTensor *tensor, const DeviceTensor *other)
+{
+    return tensor->element == other->element && element_is_narrow(tensor->element) && tensor->rank == 4 &&
+           tensor->pitch % piece == 0 && tensor->shape[0] == other->shape[0] &&
+           tensor->shape[1] == other->shape[1] && tensor->shape[2] == other->shape[2] &&
+           tensor->shape[0] > 0 && tensor->shape[1] > 0 && tensor->shape[2] > 0 &&
+           device_tensor_stored(tensor) < (int64_t{1} << 31);
+}
+
+} // namespace implicit
+} // namespace fshard
+
+#endif
