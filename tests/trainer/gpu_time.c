@@ -1,6 +1,7 @@
 #include "tests/trainer/gpu_time.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,4 +45,24 @@ double gpu_time_median(cudaError_t (*call)(const void *context, int turn), const
         return -1;
     qsort(ms, TIMES, sizeof *ms, by_size);
     return (double)ms[TIMES / 2];
+}
+
+void *gpu_time_memory(size_t bytes)
+{
+    enum { BLOCK = 4 << 20 };
+    uint16_t *values = malloc(BLOCK);
+    char *memory = NULL;
+    uint32_t random = 1;
+    if (!values)
+        exit(1);
+    for (size_t i = 0; i < BLOCK / sizeof *values; i++) {
+        random = random * 1664525U + 1013904223U;
+        values[i] = (uint16_t)((random >> 16 & 0x8000U) | (0x2C00U + (random >> 17) % 0x1400U));
+    }
+    CHECK(cudaMalloc((void **)&memory, bytes));
+    for (size_t at = 0; at < bytes; at += BLOCK)
+        CHECK(
+            cudaMemcpy(memory + at, values, bytes - at < BLOCK ? bytes - at : BLOCK, cudaMemcpyHostToDevice));
+    free(values);
+    return memory;
 }

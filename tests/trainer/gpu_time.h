@@ -8,6 +8,10 @@
 void gpu_time_check(cudaError_t code, const char *what);
 #define CHECK(call) gpu_time_check((call), #call)
 
+/* Returns memory of the GPU with half-precision numbers of both signs between 1/16 and 2: one random block,
+ * repeated. cudaFree frees it. */
+void *gpu_time_memory(size_t bytes);
+
 /* Returns the median of a call's milliseconds; below 0: it is not supported. The calls are enqueued without a
  * wait in between, so that the device waits for none. turn: 0 for the first, 1 for the second, … */
 double gpu_time_median(cudaError_t (*call)(const void *context, int turn), const void *context,

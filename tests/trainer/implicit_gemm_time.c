@@ -4,7 +4,6 @@
  * through more memory than the cache holds where shapes are large; those of pyramidnet at 64 come from the
  * cache, as they do in a step. usage: implicit_gemm_time */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <cuda_runtime_api.h>
 
@@ -25,27 +24,6 @@ typedef struct Room {
     void *filter, *dfilter, *scratch;
     cudaStream_t stream;
 } Room;
-
-/* Returns memory of half-precision numbers of both signs between 1/16 and 2: one random block, repeated. */
-static void *make_memory(size_t bytes)
-{
-    enum { BLOCK = 4 << 20 };
-    uint16_t *values = malloc(BLOCK);
-    char *memory = NULL;
-    uint32_t random = 1;
-    if (!values)
-        exit(1);
-    for (size_t i = 0; i < BLOCK / sizeof *values; i++) {
-        random = random * 1664525U + 1013904223U;
-        values[i] = (uint16_t)((random >> 16 & 0x8000U) | (0x2C00U + (random >> 17) % 0x1400U));
-    }
-    CHECK(cudaMalloc((void **)&memory, bytes));
-    for (size_t at = 0; at < bytes; at += BLOCK)
-        CHECK(
-            cudaMemcpy(memory + at, values, bytes - at < BLOCK ? bytes - at : BLOCK, cudaMemcpyHostToDevice));
-    free(values);
-    return memory;
-}
 
 static DeviceTensor tensor_of(void *data, int64_t n, int64_t height, int64_t width, int64_t channels)
 {
@@ -98,11 +76,11 @@ int main(void)
         {64, 16, 191, 196},  {64, 8, 201, 201},   {64, 8, 241, 241},  {64, 8, 281, 286},  {768, 32, 61, 61},
         {768, 32, 101, 101}, {768, 16, 151, 151}, {768, 8, 241, 241}, {64, 40, 64, 64},   {512, 40, 64, 64},
         {512, 20, 128, 128}, {512, 10, 256, 256}, {64, 14, 256, 256}};
-    Room room = {.filter = make_memory(FILTER_BYTES),
-                 .dfilter = make_memory(FILTER_BYTES),
-                 .scratch = make_memory(SCRATCH_BYTES)};
+    Room room = {.filter = gpu_time_memory(FILTER_BYTES),
+                 .dfilter = gpu_time_memory(FILTER_BYTES),
+                 .scratch = gpu_time_memory(SCRATCH_BYTES)};
     for (int i = 0; i < IMAGES; i++)
-        room.images[i] = make_memory(IMAGE_BYTES);
+        room.images[i] = gpu_time_memory(IMAGE_BYTES);
     CHECK(cudaStreamCreate(&room.stream));
     printf("%-28s %30s %30s %30s\n", "", "forward", "data gradient", "weight gradient");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -3,7 +3,6 @@
  * share of 4.2 TB/s; and the time of the norm's sums alone, from a dy in memory, which the call has in it.
  * Operands rotate through more memory than the cache holds. usage: pointwise_gradient_time */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <cuda_runtime_api.h>
 
@@ -22,35 +21,13 @@ typedef struct Room {
     cudaStream_t stream;
 } Room;
 
-/* Fills memory with half-precision numbers of both signs between 1/16 and 2: one random block, repeated. */
-static void fill(void *to, size_t bytes)
-{
-    enum { BLOCK = 4 << 20 };
-    uint16_t *values = malloc(BLOCK);
-    uint32_t random = 1;
-    if (!values)
-        exit(1);
-    for (size_t i = 0; i < BLOCK / sizeof *values; i++) {
-        random = random * 1664525U + 1013904223U;
-        values[i] = (uint16_t)((random >> 16 & 0x8000U) | (0x2C00U + (random >> 17) % 0x1400U));
-    }
-    CHECK(cudaMemcpy(to, values, bytes < BLOCK ? bytes : BLOCK, cudaMemcpyHostToDevice));
-    for (size_t at = BLOCK; at < bytes; at += BLOCK)
-        CHECK(cudaMemcpy((char *)to + at, to, bytes - at < BLOCK ? bytes - at : BLOCK,
-                         cudaMemcpyDeviceToDevice));
-    free(values);
-}
-
 static Room make_room(void)
 {
     Room room = {0};
     static float floats[VECTORS * CHANNELS_MOST];
-    for (int i = 0; i < IMAGES; i++) {
-        CHECK(cudaMalloc((void **)&room.images[i], IMAGE_BYTES));
-        fill(room.images[i], IMAGE_BYTES);
-    }
-    CHECK(cudaMalloc(&room.filter, FILTER_BYTES));
-    fill(room.filter, FILTER_BYTES);
+    for (int i = 0; i < IMAGES; i++)
+        room.images[i] = gpu_time_memory(IMAGE_BYTES);
+    room.filter = gpu_time_memory(FILTER_BYTES);
     CHECK(cudaMalloc(&room.scratch, 64 << 20));
     CHECK(cudaMalloc(&room.column_scratch, 64 << 20));
     for (int i = 0; i < VECTORS * CHANNELS_MOST; i++)
