@@ -31,6 +31,7 @@ typedef struct FileReport {
     size_t problem_count, problem_capacity;
     SplitFile file;  /* mapped until the report is emptied, so that other files' keys can be told apart */
     bool indexed;    /* file's rows can be trusted */
+    bool torn;       /* they are those before the place where the file breaks off, which is reported */
     FshHash128 hash; /* of the file as it is, where it could be computed */
     FshHash128
         *keys; /* XXH3-128 of each record's key; zero where it is not known; NULL below FSH_CHECK_RECORDS */

@@ -273,7 +273,9 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     const bool has_hash = container_has(check->container, FSH_HAS_HASH);
     bool every_record = check->level >= FSH_CHECK_RECORDS;
     const size_t problems_before = report->problem_count;
-    const FshHash128 *stored = has_hash ? &file->hash : check->info ? &check->info->hash : NULL;
+    const FshHash128 *stored = has_hash                       ? &file->hash
+                               : check->info && !report->torn ? &check->info->hash
+                                                              : NULL;
     FshStatus status = FSH_OK;
     if (every_record) {
         report->keys = calloc(file->record_count + 1, sizeof *report->keys);
@@ -362,7 +364,7 @@ FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *e
     }
     if (status || !report->indexed)
         goto done;
-    if (check->info &&
+    if (check->info && !report->torn && /* else that explains the rest */
         fsh_split_file_compare(&report->file, check->info, check->file_index, check->file_count, &found))
         status = fsh_report_found(report, -1, NULL, &found, error);
     if (!status && check->updated)

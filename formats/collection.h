@@ -52,5 +52,9 @@ FshStatus fsh_unite_class_names(SplitFile *files, size_t count, FshError *error)
  * case. (dataset.c) */
 FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const Collection *collection,
                               SplitFile *opened, FshError *error);
+/* Makes *dataset_ret from a manifest, which it takes over in any case, and the opened files that it lists,
+ * which it closes or takes over in any case. (dataset.c) */
+FshStatus fsh_opened_take(FshDataset **dataset_ret, const char *path, const char *folder,
+                          FshManifest *manifest, SplitFile *opened, FshError *error);
 
 #endif

@@ -46,6 +46,9 @@ typedef struct OpenRequest {
     const char *const *field_names; /* the fields to expect; NULL: those that are found */
     size_t field_count;
     bool written_by_us; /* a manifest lists the file */
+    /* NULL, or gets why a tar breaks off, with a message that names no file; it then opens with the samples
+     * before the place */
+    FshError *tear_ret;
 } OpenRequest;
 
 /* A part of a mapping. */

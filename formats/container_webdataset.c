@@ -40,8 +40,9 @@ static FshStatus open_file(SplitFile *file, const char *path, const OpenRequest 
     /* Only headers are looked at: without this a disk would read everything between them too. */
     if (file->mapping.length)
         (void)madvise((void *)file->mapping.bytes, (size_t)file->mapping.length, MADV_RANDOM);
-    status = fsh_webdataset_table(&file->table, file->mapping.bytes, file->mapping.length,
-                                  request->field_names, request->field_count, !file->written_by_us, error);
+    status =
+        fsh_webdataset_table(&file->table, file->mapping.bytes, file->mapping.length, request->field_names,
+                             request->field_count, !file->written_by_us, request->tear_ret, error);
     if (file->mapping.length)
         (void)madvise((void *)file->mapping.bytes, (size_t)file->mapping.length, MADV_NORMAL);
     return fsh_split_file_conclude(file, path, status, error);

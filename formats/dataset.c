@@ -259,7 +259,7 @@ static FshStatus share_out(FshDataset *dataset, SplitFile *opened, FshError *err
     for (size_t i = 0; i < manifest->split_count; i++) {
         const FshSplitInfo *info = &manifest->splits[i];
         struct FshSplitFiles *files = &dataset->split_files[i];
-        files->files = calloc(info->file_count, sizeof *files->files);
+        files->files = calloc(info->file_count + 1, sizeof *files->files); /* none may have been readable */
         if (!files->files)
             return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
         files->folder = dataset->folder;
@@ -281,6 +281,16 @@ static FshStatus share_out(FshDataset *dataset, SplitFile *opened, FshError *err
     return FSH_OK;
 }
 
+/* Makes the splits of the manifest of the files that were opened for it, and takes these over. */
+static FshStatus take_opened(FshDataset *dataset, SplitFile *opened, FshError *error)
+{
+    dataset->splits = calloc(dataset->manifest.split_count, sizeof *dataset->splits);
+    dataset->split_files = calloc(dataset->manifest.split_count, sizeof *dataset->split_files);
+    return dataset->splits && dataset->split_files
+               ? share_out(dataset, opened, error)
+               : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
+}
+
 /* Makes the manifest of the opened files, and takes them over. */
 static FshStatus take_files(FshDataset *dataset, const Collection *collection, SplitFile *opened,
                             FshError *error)
@@ -289,13 +299,7 @@ static FshStatus take_files(FshDataset *dataset, const Collection *collection, S
     FshStatus status = dataset->folder
                            ? fsh_collection_manifest(&dataset->manifest, collection, opened, error)
                            : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
-    if (status)
-        return status;
-    dataset->splits = calloc(dataset->manifest.split_count, sizeof *dataset->splits);
-    dataset->split_files = calloc(dataset->manifest.split_count, sizeof *dataset->split_files);
-    return dataset->splits && dataset->split_files
-               ? share_out(dataset, opened, error)
-               : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
+    return status ? status : take_opened(dataset, opened, error);
 }
 
 /* Opens files of others, and makes their manifest. */
@@ -479,6 +483,30 @@ FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const 
     for (size_t i = 0; i < collection->count; i++) {
         fsh_split_file_close(&opened[i]);
     }
+    if (status)
+        fsh_close(dataset_ret);
+    return status;
+}
+
+FshStatus fsh_opened_take(FshDataset **dataset_ret, const char *path, const char *folder,
+                          FshManifest *manifest, SplitFile *opened, FshError *error)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < manifest->split_count; i++)
+        count += manifest->splits[i].file_count;
+    FshStatus status = make_dataset(dataset_ret, path, error);
+    if (status) {
+        fsh_manifest_free(manifest);
+    } else {
+        FshDataset *dataset = *dataset_ret;
+        dataset->manifest = *manifest;
+        *manifest = (FshManifest){0};
+        dataset->folder = strdup(folder);
+        status = dataset->folder ? take_opened(dataset, opened, error)
+                                 : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    }
+    for (size_t i = 0; i < count; i++)
+        fsh_split_file_close(&opened[i]);
     if (status)
         fsh_close(dataset_ret);
     return status;

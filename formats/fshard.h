@@ -322,6 +322,11 @@ typedef struct FshSplit {
  *
  * And class folders that nobody has packed (FSH_HAS_FILES): no file is read before its sample is unpacked. */
 FSH_API FshStatus fsh_open(FshDataset **dataset, const char *path, FshError *error);
+/* Opens what can be read of a dataset that fsh_open refuses, whose files have tables of samples (tars, and
+ * LMDBs of others): files that cannot be opened are not in its manifest, and of a tar that breaks off, the
+ * samples before the place are there. Files are not compared with the dataset.json that lists them. Fails as
+ * fsh_open where nothing can be read; FSH_ERR_UNSUPPORTED where it has other files. */
+FSH_API FshStatus fsh_open_readable(FshDataset **dataset, const char *path, FshError *error);
 /* Opens one file of a manifest in folder by itself, as the manifest lists it: without the records that an
  * update has removed, and with the dataset's labels. Fails as fsh_open. On failure *dataset is NULL. */
 FSH_API FshStatus fsh_open_listed(FshDataset **dataset, const char *folder, const FshManifest *manifest,

@@ -94,16 +94,18 @@ static FshStatus count_labels(FileReport *report, size_t class_count, FshError *
     return status;
 }
 
-/* Opens the file and checks its table; where there is a manifest, the manifest's fields are expected. Leaves
- * *metadata_ret alone: no such file has metadata. */
+/* Opens the file and checks its table; where there is a manifest, the manifest's fields are expected. Of a
+ * tar that breaks off, which is a problem, the samples before the place are looked at. Leaves *metadata_ret
+ * alone: no such file has metadata. */
 FshStatus fsh_table_file_check(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
                                FshError *error)
 {
     SplitFile *file = &report->file;
     const Metadata *expected = check->expected;
-    FshError found = {0};
+    FshError found = {0}, tear = {0};
     FshStatus status = FSH_OK;
-    const OpenRequest request = fsh_check_request(check);
+    OpenRequest request = fsh_check_request(check);
+    request.tear_ret = &tear;
     (void)metadata_ret; /* no file tells any */
     if (fsh_split_file_open(file, check->path, check->container, &request, &found)) {
         /* The problem names its file already. */
@@ -115,7 +117,10 @@ FshStatus fsh_table_file_check(const FileCheck *check, FileReport *report, Metad
         return fsh_report_add(report, found.status, -1, NULL, reason, error);
     }
     report->indexed = true;
-    if (file->table.unmarked_end && !expected) /* a manifest tells its length */
+    report->torn = tear.status != FSH_OK;
+    if (report->torn)
+        status = fsh_report_found(report, -1, NULL, &tear, error);
+    else if (file->table.unmarked_end && !expected) /* a manifest tells its length */
         status =
             fsh_report_add(report, FSH_OK, -1, NULL,
                            "has no end marker: either its writer makes none, or it is cut short between two "
@@ -123,7 +128,8 @@ FshStatus fsh_table_file_check(const FileCheck *check, FileReport *report, Metad
                            error);
     if (!expected || status)
         return status;
-    if (check->container->check_index && check->container->check_index(check->path, &found)) {
+    if (!report->torn && check->container->check_index &&
+        check->container->check_index(check->path, &found)) {
         status = fsh_report_found(report, -1, NULL, &found, error);
         found = (FshError){0};
     }

@@ -14,10 +14,13 @@
  * names: the fields to expect, or NULL and 0: then those of the first sample with images, in their order.
  * with_class_names: the table gets those that .json or .cls tells, which no manifest has told; else a .cls
  * must be a number. On failure the table is empty. FSH_ERR_CORRUPT, FSH_ERR_MISMATCH: a sample with other
- * fields than the first; FSH_ERR_UNSUPPORTED, FSH_ERR_MEMORY. */
+ * fields than the first; FSH_ERR_UNSUPPORTED, FSH_ERR_MEMORY.
+ *
+ * tear_ret: NULL, or gets the failure of a tar that breaks off after a whole sample, cut short or damaged:
+ * then the table has the samples before the one at which it breaks. Untouched where nothing is wrong. */
 FshStatus fsh_webdataset_table(SampleTable *table, const uint8_t *bytes, uint64_t length,
                                const char *const *names, size_t name_count, bool with_class_names,
-                               FshError *error);
+                               FshError *tear_ret, FshError *error);
 
 /* Writes to path the path of a key in a tar, without extension, NUL-terminated: '%', blanks and control
  * characters, dots in the last part and a first '_' of two become %XX. FSH_ERR_MISMATCH: a key that no reader

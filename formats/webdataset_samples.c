@@ -496,28 +496,29 @@ static FshStatus add_member(Grouping *grouping, const TarMember *member, FshErro
 }
 
 /* Walks over the tar once. *named: whether a .cls names its class. If it is false and a .cls does, it becomes
- * true and the walk fails: the caller walks again. */
+ * true and the walk fails: the caller walks again. tear_ret: as fsh_webdataset_table has it. */
 static FshStatus make_table(SampleTable *table, const uint8_t *bytes, uint64_t length,
                             const char *const *names, size_t name_count, bool with_class_names, bool *named,
-                            FshError *error)
+                            FshError *tear_ret, FshError *error)
 {
     Grouping grouping = {
         .table = table, .bytes = bytes, .fields_known = name_count > 0, .want_classes = with_class_names};
     TarSource source = tar_source_memory(bytes, length);
     TarCursor cursor = {.source = &source};
     TarMember member = {0};
+    FshError found = {0};
     *table = (SampleTable){.label_max = FSH_NO_LABEL, .names_are_labels = *named};
-    FshStatus status = fsh_table_name_fields(table, names, name_count, error);
+    FshStatus status = fsh_table_name_fields(table, names, name_count, &found);
     do {
         if (!status)
-            status = fsh_tar_next(&cursor, &member, error);
+            status = fsh_tar_next(&cursor, &member, &found);
         if (!status && member.path)
-            status = add_member(&grouping, &member, error);
+            status = add_member(&grouping, &member, &found);
     } while (!status && member.path);
     if (!status) {
-        status = finish_sample(&grouping, error);
+        status = finish_sample(&grouping, &found);
         if (status)
-            status = fail_sample(&grouping, status, error);
+            status = fail_sample(&grouping, status, &found);
     }
     table->unmarked_end = !cursor.marked_end;
     buffer_free(&grouping.key);
@@ -526,6 +527,12 @@ static FshStatus make_table(SampleTable *table, const uint8_t *bytes, uint64_t l
     hash_set_free(&grouping.names);
     fsh_tar_free(&cursor);
     *named = grouping.begin_again;
+    if (status && status != FSH_ERR_MEMORY && !*named && tear_ret && table->sample_count) {
+        *tear_ret = found;
+        return FSH_OK;
+    }
+    if (status && error)
+        *error = found;
     if (status)
         fsh_table_free(table);
     return status;
@@ -533,10 +540,12 @@ static FshStatus make_table(SampleTable *table, const uint8_t *bytes, uint64_t l
 
 FshStatus fsh_webdataset_table(SampleTable *table, const uint8_t *bytes, uint64_t length,
                                const char *const *names, size_t name_count, bool with_class_names,
-                               FshError *error)
+                               FshError *tear_ret, FshError *error)
 {
     bool named = false;
-    FshStatus status = make_table(table, bytes, length, names, name_count, with_class_names, &named, error);
-    return named ? make_table(table, bytes, length, names, name_count, with_class_names, &named, error)
+    FshStatus status =
+        make_table(table, bytes, length, names, name_count, with_class_names, &named, tear_ret, error);
+    return named ? make_table(table, bytes, length, names, name_count, with_class_names, &named, tear_ret,
+                              error)
                  : status;
 }

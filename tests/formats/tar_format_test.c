@@ -158,7 +158,7 @@ TEST(test_no_byte_makes_it_read_outside)
         for (size_t j = 0; j < sizeof values; j++) {
             SampleTable table;
             tar.bytes.bytes[i] = values[j];
-            if (fsh_webdataset_table(&table, tar.bytes.bytes, tar.bytes.length, NULL, 0, true, NULL) ==
+            if (fsh_webdataset_table(&table, tar.bytes.bytes, tar.bytes.length, NULL, 0, true, NULL, NULL) ==
                 FSH_OK)
                 fsh_table_free(&table);
         }
@@ -169,7 +169,7 @@ TEST(test_no_byte_makes_it_read_outside)
         uint8_t *copy = malloc(length + 1); /* of its own, so that a byte too far is seen */
         memcpy(copy, tar.bytes.bytes, length);
         uint8_t *exact = realloc(copy, length ? length : 1);
-        if (fsh_webdataset_table(&table, exact, length, NULL, 0, true, NULL) == FSH_OK)
+        if (fsh_webdataset_table(&table, exact, length, NULL, 0, true, NULL, NULL) == FSH_OK)
             fsh_table_free(&table);
         free(exact);
     }

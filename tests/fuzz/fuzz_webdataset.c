@@ -34,8 +34,10 @@ static void read_table(const uint8_t *bytes, size_t length)
     const FileMapping *sides[FSH_FIELDS_MAX];
     for (size_t i = 0; i < FSH_FIELDS_MAX; i++)
         sides[i] = &tar;
-    if (fsh_webdataset_table(&table, bytes, length, NULL, 0, true, &error) != FSH_OK)
+    FshError tear = {0};
+    if (fsh_webdataset_table(&table, bytes, length, NULL, 0, true, &tear, &error) != FSH_OK)
         return;
+    fuzz_expect(!tear.status || table.sample_count, "a tar that breaks off has samples before the place");
     for (uint64_t record = 0; record < table.sample_count; record++) {
         FshSample sample = {0};
         if (fsh_table_sample(&table, sides, record, &sample, &error) != FSH_OK)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tar/tar_write.h"
 #include "tests/tools/sources.h"
@@ -136,6 +137,91 @@ TEST_IN_FOLDER(test_damage_in_a_tar_is_named, folder)
     assert_contains(result.err, "train-000001.tar: byte ");
     assert_contains(result.err, "cut short; copy or download it again\n");
     run_result_free(&result);
+}
+
+/* Checks that fverify counts so many samples, files and samples of a class in the split train of a set.
+ * Returns its problems, for json_decref. */
+static json_t *expect_counted(const char *set, int samples, int files, const char *class_name, int of_class)
+{
+    RunResult result = run_expecting(1, "fverify", "--json", "--no-overlap", set, NULL);
+    json_t *report = json_of(result.out);
+    json_t *dataset = json_array_get(json_object_get(report, "datasets"), 0);
+    json_t *train = json_object_get(json_object_get(dataset, "splits"), "train");
+    json_t *problems = json_incref(json_object_get(dataset, "problems"));
+    assert_int_equal(json_integer_value(json_object_get(train, "samples")), samples);
+    assert_int_equal(json_integer_value(json_object_get(train, "files")), files);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(train, "classes"), class_name)),
+                     of_class);
+    json_decref(report);
+    run_result_free(&result);
+    return problems;
+}
+
+/* Checks that there is one problem, of a file that is cut short. */
+static void expect_cut(json_t *problems, const char *file)
+{
+    const json_t *problem = json_array_get(problems, 0);
+    assert_int_equal(json_array_size(problems), 1);
+    assert_string_equal(json_string_value(json_object_get(problem, "file")), file);
+    assert_contains(json_string_value(json_object_get(problem, "reason")), "cut short");
+    json_decref(problems);
+}
+
+/* Of three tars one is cut in the image of its last sample, then in the header of its first: the others are
+ * counted, and so is what lies before the cut. */
+TEST_IN_FOLDER(test_what_can_be_read_beside_a_torn_tar_is_counted, folder)
+{
+    const char *tars = test_path(folder, "tars");
+    (void)write_tar(folder, "tars/train-000000.tar", 0, 3);
+    const char *torn = write_tar(folder, "tars/train-000001.tar", 3, 4);
+    (void)write_tar(folder, "tars/train-000002.tar", 7, 2);
+    test_file_truncate(torn, -1792); /* the end marker, and some of the last member */
+    expect_cut(expect_counted(tars, 8, 3, "0", 4), "train-000001.tar");
+    run_ok("fverify", test_path(folder, "tars/train-{000000..000002..2}.tar"), NULL);
+    RunResult result = run_expecting(1, "fverify", "--decode", tars, NULL);
+    assert_contains(result.out, "8 images decoded");
+    run_result_free(&result);
+    result = run_expecting(1, "fverify", torn, NULL); /* by itself, too */
+    assert_contains(result.out, "  train          1              3 ");
+    run_result_free(&result);
+    test_file_truncate(torn, 100);
+    expect_cut(expect_counted(tars, 5, 2, "0", 3), "train-000001.tar");
+    test_file_truncate(test_path(folder, "tars/train-000000.tar"), 100);
+    test_file_truncate(test_path(folder, "tars/train-000002.tar"), 100);
+    result = run_expecting(1, "fverify", tars, NULL); /* nothing is left: no table */
+    assert_contains_not(result.out, "samples ");
+    assert_contains(result.out, "3 problems");
+    run_result_free(&result);
+}
+
+/* The same of tars that a dataset.json lists; of one that is not there, too. */
+TEST_IN_FOLDER(test_what_can_be_read_of_listed_tars_is_counted, folder)
+{
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed"),
+               *torn = test_path(folder, "packed/train-000001.tar");
+    for (unsigned i = 0; i < 8; i++)
+        source_jpeg(test_path(folder, "photos/%s/%u.jpg", i % 2 ? "cat" : "dog", i), 40, 30, 3, 1 + i);
+    run_ok("fpack", "--format", "tar", "--shard-size", "10K", photos, packed, NULL);
+    RunResult result = run_expecting(0, "fverify", "--json", packed, NULL);
+    json_t *report = json_of(result.out);
+    const json_t *dataset = json_array_get(json_object_get(report, "datasets"), 0);
+    const json_t *train = json_object_get(json_object_get(dataset, "splits"), "train");
+    const int files = (int)json_integer_value(json_object_get(train, "files"));
+    assert_true(files >= 3);
+    assert_int_equal(json_integer_value(json_object_get(train, "samples")), 8);
+    json_decref(report);
+    run_result_free(&result);
+    const uint64_t whole = test_file_size(torn);
+    const uint64_t first = test_file_size(test_path(folder, "packed/train-000000.tar"));
+    assert_int_equal(first, whole);  /* two samples each, whose second is cut */
+    test_file_truncate(torn, -1792); /* the end marker, and some of the last member */
+    expect_cut(expect_counted(packed, 7, files, "cat", 3), "train-000001.tar");
+    test_file_truncate(torn, 100);
+    expect_cut(expect_counted(packed, 6, files - 1, "cat", 2), "train-000001.tar");
+    assert_int_equal(unlink(torn), 0);
+    json_t *problems = expect_counted(packed, 6, files - 1, "cat", 2);
+    assert_int_equal(json_array_size(problems), 1);
+    json_decref(problems);
 }
 
 TEST_IN_FOLDER(test_a_database_or_shard_that_is_cut_short_is_told, folder)

@@ -393,8 +393,12 @@ static FshStatus verify_opened(Verification *verification, FshError *error)
     FshDataset *dataset = NULL;
     FshError failure = {0};
     FshStatus status = fsh_open(&dataset, report->path, &failure);
+    if (status && !report->problem_count)
+        return explain_missing(report, &failure, error);
+    if (status && status != FSH_ERR_MEMORY) /* fsh_check has said why: what is left is counted */
+        status = fsh_open_readable(&dataset, report->path, &failure);
     if (status)
-        return report->problem_count ? FSH_OK : explain_missing(report, &failure, error);
+        return status == FSH_ERR_MEMORY ? fsh_error_set(error, status, "%s", failure.message) : FSH_OK;
     const FshManifest *manifest = fsh_manifest(dataset);
     if (!report->opened && (!borrow_manifest(report, manifest) || !make_splits(report)))
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
