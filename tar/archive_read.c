@@ -3,6 +3,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ struct Decompressor {
     struct archive_entry *entry; /* owned by the archive; NULL before the first read */
     ArchiveInput *input;
     void *context;
+    bool is_input_ended;
     const void *block; /* left bytes that were decompressed and not read, owned by the archive */
     size_t left;
     FshStatus failure; /* of the input, or of the stream: it is damaged from there on */
@@ -28,6 +30,7 @@ static la_ssize_t give_input(struct archive *archive, void *data, const void **b
     const FshStatus status =
         decompressor->input(decompressor->context, &bytes, &length, &decompressor->reason);
     *bytes_ret = bytes;
+    decompressor->is_input_ended = !status && length == 0;
     if (status) {
         decompressor->failure = status;
         archive_set_error(archive, EIO, "cannot be read");
@@ -82,9 +85,9 @@ static void note_failure(Decompressor *decompressor)
     if (decompressor->failure)
         return;
     const char *reason = archive_error_string(archive);
-    decompressor->failure = fsh_error_set(&decompressor->reason,
-                                          archive_errno(archive) == ENOMEM ? FSH_ERR_MEMORY : FSH_ERR_CORRUPT,
-                                          "%s", reason ? reason : "cannot be decompressed");
+    decompressor->failure = fsh_error_set(
+        &decompressor->reason, archive_errno(archive) == ENOMEM ? FSH_ERR_MEMORY : FSH_ERR_CORRUPT, "%s%s",
+        reason ? reason : "cannot be decompressed", decompressor->is_input_ended ? ": " TAR_CUT_SHORT : "");
 }
 
 static FshStatus archive_read(Decompressor *decompressor, uint8_t *bytes, size_t length, size_t *got_ret,

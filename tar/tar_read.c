@@ -112,6 +112,11 @@ bool tar_is_tar(const char *path)
     return is_tar;
 }
 
+bool tar_is_named(const char *path)
+{
+    return tar_name_stem(path) > 0;
+}
+
 FshStatus tar_reader_open(TarReader **reader, const char *path, FshError *error)
 {
     bool is_tar = false;
@@ -392,6 +397,12 @@ FshStatus tar_reader_next(TarReader *reader, TarEntry *entry, FshError *error)
 
 /* ---- content ---- */
 
+/* Fails because the tar ends before the entry does. Names the tar: whoever tells of the entry need not. */
+static FshStatus fail_ended(const TarReader *reader, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_CORRUPT, "%s ends within it: " TAR_CUT_SHORT, reader->level->path);
+}
+
 /* Appends a part of the stored content, from `begin` of it on. */
 static FshStatus read_part(TarReader *reader, Buffer *content, uint64_t begin, size_t bytes, FshError *error)
 {
@@ -412,10 +423,9 @@ static FshStatus read_part(TarReader *reader, Buffer *content, uint64_t begin, s
         begin += got;
     }
     if (status == FSH_ERR_CORRUPT)
-        return fsh_error_prepend(error, "the tar is damaged %zu bytes into it", content->length);
-    if (!status && content->length < end)
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "the tar ends within it");
-    return status;
+        return fsh_error_prepend(error, "%s is damaged %zu bytes into it", reader->level->path,
+                                 content->length);
+    return !status && content->length < end ? fail_ended(reader, error) : status;
 }
 
 /* Appends zeros up to a length. */
@@ -464,7 +474,7 @@ FshStatus tar_reader_content(TarReader *reader, Buffer *content, uint64_t most, 
                              "has %" PRIu64 " bytes, more than the %" PRIu64 " allowed", bytes, most);
     if (member->content > level->cursor.source->length ||
         member->bytes > level->cursor.source->length - member->content)
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "the tar ends within it");
+        return fail_ended(reader, error);
     FshStatus status = sparse->given ? read_sparse(reader, content, error)
                                      : read_part(reader, content, 0, (size_t)bytes, error);
     if (status)

@@ -48,6 +48,9 @@ typedef struct TarEntry {
  * tar_reader_open then says what is missing. */
 bool tar_is_tar(const char *path);
 
+/* Returns whether a path has the name of a tar, compressed or not. */
+bool tar_is_named(const char *path);
+
 /* Opens a tar. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY; FSH_ERR_UNSUPPORTED: no tar, or no regular
  * file. On failure *reader is NULL. */
 FshStatus tar_reader_open(TarReader **reader, const char *path, FshError *error);

@@ -130,6 +130,37 @@ TEST_IN_FOLDER(test_a_tar_that_ends_early_gives_what_is_there, folder)
     assert_false(exists(test_path(folder, "out/003.jpg")));
 }
 
+/* Whatever it is compressed with, and however soon the run ends. */
+TEST_IN_FOLDER(test_a_tar_that_ends_early_is_named, folder)
+{
+    static const char *const names[] = {"cut.tar", "cut.tar.gz"};
+    write_many(folder, "in", 100, 60); /* libarchive decompresses 64 KiB at a time */
+    shell(folder, "tar cf a.tar in && head -c 3000 a.tar >cut.tar && gzip -k a.tar && "
+                  "head -c $(($(stat -c %s a.tar.gz) - 9)) a.tar.gz >cut.tar.gz && >empty.tar && "
+                  "head -c 100 a.tar >short.tar");
+    for (size_t i = 0; i < 2; i++) {
+        const char *cut = test_path(folder, "%s", names[i]);
+        for (int fails = 0; fails < 2; fails++) {
+            RunResult result = run_expecting(1, "fresize", "--on-error", fails ? "fail" : "stop", cut,
+                                             test_path(folder, "out-%zu-%d.tar", i, fails), NULL);
+            assert_contains(result.err, cut);
+            assert_contains(result.err, ": cut short; copy or download it again");
+            assert_contains_not(result.err, "out-");
+            run_result_free(&result);
+        }
+    }
+    static const char *const starts[] = {"empty.tar", "short.tar"};
+    for (size_t i = 0; i < 2; i++) {
+        RunResult result =
+            run_expecting(1, "fresize", test_path(folder, "%s", starts[i]), test_path(folder, "none"), NULL);
+        assert_contains(result.err, test_path(folder,
+                                              "%s: is no tar, as its name says it is: "
+                                              "empty, damaged or cut short; copy or download it again",
+                                              starts[i]));
+        run_result_free(&result);
+    }
+}
+
 TEST_IN_FOLDER(test_validation_images_go_to_the_folders_of_their_labels, folder)
 {
     for (unsigned i = 1; i <= 4; i++)

@@ -84,7 +84,9 @@ TEST_IN_FOLDER(test_a_folder_without_them_is_not_finished, folder)
         if (is_finished(recipe))
             fail_msg("%s: finished\n%s", text, result.err);
         assert_contains(result.err, strstr(failures[i].end, "cat") ? "fresize: cat" : "fresize: dog");
-        assert_contains(result.err, "not finished: 1 of its files and folders could not be read");
+        const char *told = test_path(
+            folder, "photos: 1 of its files and folders could not be read, and %s is not finished; ", target);
+        assert_contains(result.err, told);
         assert_contains(result.err, "--on-error skip");
         run_result_free(&result);
         assert_true(count_outputs(target) >= IMAGES / 2); /* what can be read is done */
@@ -105,7 +107,8 @@ TEST_IN_FOLDER(test_a_tar_without_them_is_not_put_in_place, folder)
         if (exists(target))
             fail_msg("%s: put in place\n%s", text, result.err);
         assert_contains(result.err, strstr(failures[i].end, "cat") ? "fresize: cat" : "fresize: dog");
-        assert_contains(result.err, "not finished: ");
+        assert_contains(result.err, test_path(folder, "photos: "));
+        assert_contains(result.err, "could not be read, and is next in ");
         assert_contains(result.err, "--on-error skip");
         run_result_free(&result);
         resize_ok(source, target);
@@ -171,7 +174,7 @@ TEST_IN_FOLDER(test_pairs_whose_partner_cannot_be_read_are_not_finished, folder)
         const char *target = test_path(folder, "small-%zu", i);
         RunResult result = resize(1, rule(text, &of_pairs[i]), "--pairs", "a:b", source, target);
         assert_false(is_finished(test_path(folder, "small-%zu/.fresize/recipe.json", i)));
-        assert_contains(result.err, "not finished: ");
+        assert_contains(result.err, " is not finished; ");
         assert_null(strstr(result.err, "has no partner"));
         run_result_free(&result);
         result = resize(0, NULL, "--pairs", "a:b", source, target);

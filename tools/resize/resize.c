@@ -203,9 +203,9 @@ static bool is_missed(const Run *run, const ResizeResult *result)
 static FshStatus stop_tar(const Run *run, const ResizeResult *result, FshError *error)
 {
     return fsh_error_set(error, FSH_ERR_SYSTEM,
-                         "%s: not finished: %s is next in it and could not be read; the same command goes on "
-                         "with it, --on-error skip without it",
-                         run->options->destination, result->path);
+                         "%s: %s could not be read, and is next in %s, which is not finished; the same "
+                         "command goes on with it, --on-error skip without it",
+                         run->options->source.path, result->path, run->options->destination);
 }
 
 static void count_result(Run *run, const ResizeResult *result)
@@ -395,9 +395,10 @@ static FshStatus close_destination(Run *run, FshError *error)
         return FSH_OK;
     if (run->missed_count)
         return fsh_error_set(error, FSH_ERR_SYSTEM,
-                             "%s: not finished: %llu of its files and folders could not be read; the same "
-                             "command goes on with them, --on-error skip finishes without them",
-                             options->destination, (unsigned long long)run->missed_count);
+                             "%s: %llu of its files and folders could not be read, and %s is not finished; "
+                             "the same command goes on with them, --on-error skip finishes without them",
+                             options->source.path, (unsigned long long)run->missed_count,
+                             options->destination);
     if (run->tar)
         status = tar_writer_finish(&run->tar, error);
     if (!status)

@@ -8,6 +8,7 @@
 
 #include "common/interrupt.h"
 #include "tar/tar_read.h"
+#include "tar/tar_source.h"
 #include "common/walk.h"
 #include "common/path.h"
 #include "imaging/image.h"
@@ -57,8 +58,10 @@ static FshStatus open_kind(ResizeSource *source, FshError *error)
     if (!file_exists(path))
         return fsh_error_system(error, ENOENT, "%s", path);
     if (!is_folder && !tar_is_tar(path))
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "%s: is neither a folder nor a tar; name the folder of the images", path);
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: %s", path,
+                             tar_is_named(path)
+                                 ? "is no tar, as its name says it is: empty, damaged or " TAR_CUT_SHORT
+                                 : "is neither a folder nor a tar; name the folder of the images");
     if (!is_folder && (pairs || options->files_from))
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: is a tar, and %s takes a folder; unpack it first",
                              path,
