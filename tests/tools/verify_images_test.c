@@ -155,6 +155,42 @@ TEST_IN_FOLDER(test_a_wrong_source_folder_is_told_once, folder)
     json_decref(dataset);
 }
 
+/* Checks which folder fverify --against a wrong one, run in `where`, says is meant; NULL: none. */
+static void expect_nearby(const char *where, const char *packed, const char *wrong, const char *nearby)
+{
+    const char *const arguments[] = {"--against", wrong, packed, NULL};
+    char told[256];
+    RunResult result = run_program_arguments(&(RunOptions){.folder = where}, "fverify", arguments);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.out, "is below ");
+    (void)snprintf(told, sizeof told, "; %s has all 8 that were tried: give that\n", nearby ? nearby : "");
+    if (nearby)
+        assert_contains(result.out, told);
+    else
+        assert_contains_not(result.out, "were tried");
+    run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_a_source_folder_that_is_a_level_off_is_told, folder)
+{
+    const char *packed = test_path(folder, "packed"), *here = folder->path;
+    for (unsigned i = 0; i < 12; i++)
+        source_jpeg(test_path(folder, "sets/photos/train/%s/%u.jpg", i % 2 ? "cat" : "dog", i), 40, 30, 3, i);
+    run_ok("fpack", test_path(folder, "sets/photos"), packed, NULL);
+    expect_nearby(here, packed, "sets", "sets/photos");
+    expect_nearby(here, packed, "sets/photos/train", "sets/photos");
+    expect_nearby(here, packed, "sets/photos/train/cat/", "sets/photos");
+    expect_nearby(test_path(folder, "sets/photos/train"), packed, ".", "..");
+    expect_nearby(test_path(folder, "sets/photos/train/cat"), packed, ".", "../..");
+    expect_nearby(test_path(folder, "sets/photos"), packed, "train", ".");
+    expect_nearby(here, packed, ".", NULL); /* two levels above */
+    for (unsigned i = 0; i < 12; i++)
+        source_jpeg(test_path(folder, "sets/copy/train/%s/%u.jpg", i % 2 ? "cat" : "dog", i), 40, 30, 3, i);
+    expect_nearby(here, packed, "sets", NULL); /* which of two, nobody can tell */
+    assert_int_equal(unlink(test_path(folder, "sets/copy/train/cat/1.jpg")), 0); /* the first key */
+    expect_nearby(here, packed, "sets", "sets/photos");
+}
+
 /* Of 40 cats a folder has four, with other contents; they are among the last. */
 TEST_IN_FOLDER(test_absent_sources_hide_no_other_problem, folder)
 {

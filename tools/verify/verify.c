@@ -13,6 +13,7 @@
 #include "tools/verify/verify_names.h"
 #include "tools/verify/verify_records.h"
 #include "tools/verify/verify_report.h"
+#include "tools/verify/verify_root.h"
 
 /* A file that fsh_check found whole, and has counted. */
 typedef struct CountedFile {
@@ -559,8 +560,9 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
                                  ? "--pairs: compares images that show the same, and a mask shows classes"
                                  : "--pairs: its samples are single images, there are no pairs to compare",
                              error);
-    if (!status && report->opened && options->against && !options->part.count &&
-        !verify_root_is_wrong(report))
+    if (!status && report->opened && options->against && verify_root_is_wrong(report))
+        status = verify_root_find(report, options->against, error);
+    else if (!status && report->opened && options->against && !options->part.count)
         status = missing_images_find(&report->sources, options->against, verification.against.has_recipe,
                                      options->jobs, &report->missing, error);
     for (size_t i = 0; i < verification.counted_count; i++)
@@ -597,6 +599,7 @@ void verify_report_free(VerifyReport *report)
         free(report->splits[i].class_counts);
     }
     free(report->splits);
+    free(report->nearby_root);
     source_set_free(&report->sources);
     missing_images_free(&report->missing);
     fsh_manifest_free(&report->manifest);

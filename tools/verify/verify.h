@@ -68,6 +68,8 @@ typedef struct VerifyReport {
     uint64_t image_count, decoded_count, compared_count, pair_count;
     uint64_t source_count; /* images whose record names a source (with against), */
     uint64_t absent_count; /* and those of them whose source is not there */
+    char *nearby_root;     /* a folder that has all nearby_count of them that were tried, or NULL; owned */
+    size_t nearby_count;
     uint64_t codec_counts[VERIFY_CODECS], compressed_count;
     uint64_t gray_count, colour_count; /* of one channel and of three; of the others it is not told */
     PixelStatistics pixels;            /* with VERIFY_DECODE, of the split whose mean the manifest tells */

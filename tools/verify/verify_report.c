@@ -245,9 +245,7 @@ bool verify_root_is_wrong(const VerifyReport *report)
            report->source_count - report->absent_count <= report->source_count / 10;
 }
 
-/* Returns whether the problem is that the source of a record is not there: of all problems of records that
- * have a source, it alone is of this kind. */
-static bool is_absent(const VerifyProblem *problem)
+bool verify_is_absent(const VerifyProblem *problem)
 {
     return problem->status == FSH_ERR_NOT_FOUND && problem->record >= 0 && problem->source;
 }
@@ -255,7 +253,7 @@ static bool is_absent(const VerifyProblem *problem)
 bool verify_is_listed(const VerifyReport *report, const VerifyProblem *problem, size_t most,
                       VerifyListed *listed)
 {
-    const bool told_at_once = verify_root_is_wrong(report) && is_absent(problem);
+    const bool told_at_once = verify_root_is_wrong(report) && verify_is_absent(problem);
     size_t *count = told_at_once ? &listed->absent_count : &listed->other_count;
     if (*count >= (told_at_once ? ABSENT_SHOWN : most))
         return false;
@@ -271,13 +269,18 @@ const char *verify_wrong_root(char *text, size_t text_bytes, const VerifyReport 
     const char *packed = json_string_value(json_object_get(provenance, "source"));
     const bool is_told = packed && *packed;
     const uint64_t there = report->source_count - report->absent_count;
+    const size_t tried = report->nearby_root ? report->nearby_count : 0;
+    char nearby[PATH_MAX + 64] = "";
+    if (tried)
+        (void)snprintf(nearby, sizeof nearby, "; %s has %s%zu that %s tried: give that", report->nearby_root,
+                       tried > 1 ? "all " : "the ", tried, tried > 1 ? "were" : "was");
     (void)snprintf(text, text_bytes,
                    "--against: %s of the %s image%s that records name %s below %s: it is likely another "
-                   "folder than the one that was packed%s%s",
+                   "folder than the one that was packed%s%s%s",
                    there ? progress_format_count(found, sizeof found, there) : "none",
                    progress_format_count(all, sizeof all, report->source_count),
                    text_plural(report->source_count), there > 1 ? "are" : "is", folder,
-                   is_told ? ", which fpack was given as " : "", is_told ? packed : "");
+                   is_told ? ", which fpack was given as " : "", is_told ? packed : "", nearby);
     json_decref(provenance);
     return text;
 }

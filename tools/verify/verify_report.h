@@ -23,10 +23,15 @@ const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *repo
  * sources records name, nine or more are not there, and more than one. */
 bool verify_root_is_wrong(const VerifyReport *report);
 
-enum { VERIFY_WRONG_ROOT_BYTES = 2 * PATH_MAX + 256 };
+/* Returns whether a problem is that the source of a record is not there: of all problems of records that have
+ * a source, it alone is of this kind. */
+bool verify_is_absent(const VerifyProblem *problem);
+
+enum { VERIFY_WRONG_ROOT_BYTES = 3 * PATH_MAX + 320 };
 
 /* Writes to text how many of the sources are below the folder, which verify_root_is_wrong says is likely
- * another, and what fpack was given. Returns text, which ends with no new line. */
+ * another, what fpack was given, and which folder nearby has them. Returns text, which ends with no new
+ * line. */
 const char *verify_wrong_root(char *text, size_t text_bytes, const VerifyReport *report, const char *folder);
 
 /* What verify_is_listed has counted; {0} before the first problem. */
