@@ -29,6 +29,12 @@ json_t *json_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+json_t *json_whole(double value)
+{
+    const bool is_count = isfinite(value) && value == floor(value) && fabs(value) < 0x1p63;
+    return is_count ? json_integer((json_int_t)value) : json_null();
+}
+
 /* Returns the bytes of the longest run between two successive quotes, and sets *line_ret to the line it
  * begins in. Text that is not JSON gives any number. */
 static size_t longest_string(const char *text, size_t bytes, int *line_ret)

@@ -13,6 +13,10 @@ json_t *json_text(const char *text);
  * memory. */
 json_t *json_number(double value);
 
+/* Returns a count that a table of doubles has as an integer, null if it is not finite or has a fraction. NULL
+ * when out of memory. */
+json_t *json_whole(double value);
+
 /* The longest string accepted when reading, as written in the file: as long as a key or a source path.
  * jansson takes 150 ns and three bytes of memory for each byte of a string. */
 enum { JSON_STRING_BYTES_MAX = 65535 };

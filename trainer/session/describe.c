@@ -414,7 +414,8 @@ typedef struct ListedSize {
 
 typedef struct ListedCost {
     bool fits;
-    double mega_parameters, giga_flops;
+    int64_t parameter_count;
+    double giga_flops;
 } ListedCost;
 
 static ListedCost cost_of(const Model *model, const ListedSize *size)
@@ -432,7 +433,7 @@ static ListedCost cost_of(const Model *model, const ListedSize *size)
     if (model_graph(model, &spec, &recipe, &graph, NULL) != FSH_OK)
         return (ListedCost){0};
     const ListedCost cost = {.fits = true,
-                             .mega_parameters = (double)graph_parameter_count(graph) / 1e6,
+                             .parameter_count = graph_parameter_count(graph),
                              .giga_flops = (double)graph_forward_flops(graph) / 1e9};
     graph_free(&graph);
     return cost;
@@ -461,9 +462,9 @@ static json_t *cost_json(const ListedSize *size, const ListedCost *cost)
 {
     if (!cost->fits)
         return json_null();
-    return json_pack("{s:I, s:I, s:I, s:f, s:f}", "size", (json_int_t)size->edge, "channels",
+    return json_pack("{s:I, s:I, s:I, s:I, s:f}", "size", (json_int_t)size->edge, "channels",
                      (json_int_t)size->channels, "classes", (json_int_t)size->classes, "parameters",
-                     cost->mega_parameters * 1e6, "gflop", cost->giga_flops);
+                     (json_int_t)cost->parameter_count, "gflop", cost->giga_flops);
 }
 
 static FshStatus list_json(const ListedSize *sizes, size_t size_count, FshError *error)
@@ -520,7 +521,7 @@ FshStatus describe_models(const TrainOptions *options, FshError *error)
         for (size_t i = 0; i < size_count; i++) {
             const ListedCost cost = cost_of(model, &sizes[i]);
             if (cost.fits)
-                (void)printf("  %10.2f M %11.4f", cost.mega_parameters, cost.giga_flops);
+                (void)printf("  %10.2f M %11.4f", (double)cost.parameter_count / 1e6, cost.giga_flops);
             else
                 (void)printf("  %12s %11s", "-", "-");
         }

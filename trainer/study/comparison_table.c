@@ -217,9 +217,9 @@ static json_t *run_object(const StudyRun *run)
     json_t *object = json_pack("{s:o, s:I, s:I, s:I, s:o, s:I, s:I, s:o}", "folder", json_text(run->folder),
                                "seed", (json_int_t)run->seed, "epochs", (json_int_t)run->epochs,
                                "planned_epochs", run->counts_iterations ? 0 : planned, "best_epoch",
-                               json_number(run->result.best_epoch), "iterations", (json_int_t)run->iterations,
+                               json_whole(run->result.best_epoch), "iterations", (json_int_t)run->iterations,
                                "planned_iterations", run->counts_iterations ? planned : 0, "best_iteration",
-                               json_number(run->result.best_iteration));
+                               json_whole(run->result.best_iteration));
     for (int m = 0; m < MEASURE_COUNT && object; m++)
         if (json_object_set_new(object, measure_rows[m].name,
                                 json_number(comparison_measure(run, (Measure)m)))) {
