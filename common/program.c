@@ -52,6 +52,11 @@ FshStatus program_take_paths(const ProgramContext *context, const char **source,
             return fsh_error_set(error, FSH_ERR_USAGE, "%s is missing; usage: %s %s",
                                  i == 0 ? "SRC, the folder of images," : "DST, the folder to write to,",
                                  table->program, table->usage);
+        if ((*paths[i])[0] == '-' && !(*paths[i])[1]) /* of a file it would make a folder of this name */
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 i == 0
+                                     ? "-: SRC is not read from standard input; name a folder or a file"
+                                     : "-: DST is not written to standard output; name a folder or a file");
     }
     if (taken < arguments->count)
         return fsh_error_set(error, FSH_ERR_USAGE, "'%s': one argument too many; usage: %s %s",

@@ -70,6 +70,7 @@ TEST(test_options_of_packers_are_answered)
 {
     static const char *const hints[][3] = {
         {"fpack", "--val-ratio 0.1 a b", "fpack calls it --split"},
+        {"fpack", "--val 0.1 a b", "fpack calls it --split"},
         {"fpack", "--data-path a", "fpack calls it --src"},
         {"fpack", "--map-size 1000 a b", "--format lmdb grows the map"},
         {"fpack", "--format webdataset a b", "tar is WebDataset"},

@@ -148,6 +148,25 @@ TEST_IN_FOLDER(test_the_summary_fits_80_columns, folder)
     free(text);
 }
 
+/* Wherever the line has to end. */
+TEST(test_the_summary_keeps_numbers_with_their_percent_signs)
+{
+    for (unsigned turn = 1; turn <= 400; turn++) {
+        ResizeSummary summary = {.bytes_before = 1, .seconds = 1};
+        for (size_t i = 0; i < RESIZE_STAGE_COUNT; i++)
+            summary.stage_seconds[i] = (double)((turn * (7 + 13 * i) + i) % 97 + 1);
+        char *text = NULL;
+        size_t length = 0;
+        FILE *stream = open_memstream(&text, &length);
+        assert_non_null(stream);
+        resize_summary_print(stream, "fresize", &summary, false, false);
+        assert_int_equal(fclose(stream), 0);
+        assert_contains(text, " %");
+        assert_contains_not(text, ":   %");
+        free(text);
+    }
+}
+
 TEST_IN_FOLDER(test_links_in_place_of_the_state_are_refused, folder)
 {
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");

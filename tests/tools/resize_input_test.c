@@ -130,6 +130,30 @@ TEST_IN_FOLDER(test_a_tar_that_ends_early_gives_what_is_there, folder)
     assert_false(exists(test_path(folder, "out/003.jpg")));
 }
 
+/* Neither is a folder of this name made, nor is a pipe taken for something that is no tar. */
+TEST_IN_FOLDER(test_streams_are_refused, folder)
+{
+    static const char *const programs[] = {"fresize", "fpack"};
+    write_many(folder, "in/a", 2, 60);
+    const RunOptions here = {.folder = folder->path};
+    for (size_t i = 0; i < 2; i++) {
+        RunResult result = run_program(&here, programs[i], "in", "-", NULL);
+        assert_int_equal(result.exit_status, 2);
+        assert_contains(result.err, "-: DST is not written to standard output; name a folder or a file");
+        run_result_free(&result);
+        result = run_program(&here, programs[i], "-", "out", NULL);
+        assert_int_equal(result.exit_status, 2);
+        assert_contains(result.err, "-: SRC is not read from standard input; name a folder or a file");
+        run_result_free(&result);
+    }
+    assert_false(exists(test_path(folder, "-")));
+    run_ok("fresize", "--max-size=20", test_path(folder, "in"), test_path(folder, "./-"), NULL);
+    shell(folder, "mkfifo pipe");
+    RunResult result = run_expecting(1, "fresize", test_path(folder, "pipe"), test_path(folder, "out"), NULL);
+    assert_contains(result.err, "pipe: is a pipe, and a tar is read from a file; keep it in one first");
+    run_result_free(&result);
+}
+
 /* Whatever it is compressed with, and however soon the run ends. */
 TEST_IN_FOLDER(test_a_tar_that_ends_early_is_named, folder)
 {

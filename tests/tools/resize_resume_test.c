@@ -145,6 +145,22 @@ TEST_IN_FOLDER(test_check_tells_all_that_is_wrong, folder)
     assert_image(test_path(folder, "out/2/002.jpg"), IMAGE_JPEG, 21, 20, 3);
 }
 
+TEST_IN_FOLDER(test_an_image_that_was_taken_away_with_its_output_is_nothing_to_tell, folder)
+{
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    write_many(folder, "in", 4, 60);
+    run_ok("fresize", "--max-size=20", in, out, NULL);
+    assert_int_equal(unlink(test_path(folder, "in/001.jpg")), 0);
+    RunResult result = run_expecting(1, "fresize", "--check", in, out, NULL);
+    assert_contains(result.out, "source gone: 001.jpg: ");
+    run_result_free(&result);
+    assert_int_equal(unlink(test_path(folder, "out/001.jpg")), 0);
+    result = run_expecting(0, "fresize", "--check", in, out, NULL);
+    assert_string_equal(result.out, "");
+    assert_contains(result.err, "3 of 3 images have the output they should have");
+    run_result_free(&result);
+}
+
 /* ---- parts ---- */
 
 TEST_IN_FOLDER(test_parts_are_disjoint_and_complete_and_become_one, folder)

@@ -56,8 +56,8 @@ static FshStatus find_target(const char *path, const char *source, char target[P
     if (known && path_lies_in(target, source_path))
         return fsh_error_set(
             error, FSH_ERR_USAGE,
-            "%s: lies in the source %s, where it would be taken for a class; choose a folder outside", path,
-            source);
+            "%s: lies in the source %s, and would be a part of it the next time; choose a folder outside",
+            path, source);
     return FSH_OK;
 }
 

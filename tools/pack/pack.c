@@ -501,6 +501,24 @@ void pack_root(const PackOptions *options, char root[PATH_MAX])
         (void)snprintf(root, PATH_MAX, "%s", options->source);
 }
 
+/* Sets the error of a run that was interrupted, or adds to that of one whose disk was full, what is done and
+ * that the same command goes on. */
+static void say_what_goes_on(const Run *run, FshStatus status, FshError *error)
+{
+    const PackOptions *options = run->plan->found.options;
+    const size_t count = run->result->output_count;
+    char reason[sizeof error->message];
+    const bool is_full = status == FSH_ERR_NO_SPACE; /* the message names the file */
+    if (is_full)
+        (void)snprintf(reason, sizeof reason, "%s", error->message);
+    else
+        (void)snprintf(reason, sizeof reason, "%s: interrupted", options->destination);
+    (void)fsh_error_set(error, status,
+                        "%s; %zu of %zu files of the %s are complete%sthe same command goes on from there",
+                        reason, count - (run->pending_count - run->current), count,
+                        options->part.count ? "part" : "dataset", is_full ? "; with more room, " : ", ");
+}
+
 FshStatus pack_run(const PackPlan *plan, PackLeftOut left_out, void *context, PackResult *result,
                    FshError *error)
 {
@@ -532,14 +550,9 @@ FshStatus pack_run(const PackPlan *plan, PackLeftOut left_out, void *context, Pa
         status = pool_run_ordered(options->jobs, run.chunk_count, 0, sizeof(ChunkResult), work, deliver,
                                   chunk_result_free, &run, error);
         progress_finish(&run.progress);
+        if (status == FSH_ERR_INTERRUPTED || status == FSH_ERR_NO_SPACE)
+            say_what_goes_on(&run, status, error);
     }
-    if (status == FSH_ERR_INTERRUPTED)
-        status = fsh_error_set(
-            error, status,
-            "%s: interrupted; %zu of %zu files of the %s are complete, the same command goes on "
-            "from there",
-            options->destination, result->output_count - (run.pending_count - run.current),
-            result->output_count, options->part.count ? "part" : "dataset");
     fsh_writer_close(&run.writer); /* what it was writing goes with it */
     if (!status)
         status = finish(&run, error);

@@ -16,6 +16,7 @@ const OptionForeign settings_foreign[] = {
     {"maxsize", "shard-size"},
     {"max-shard-size", "shard-size"},
     {"size-limit", "shard-size"},
+    {"val", "split"},
     {"val-split", "split"},
     {"val-fraction", "split"},
     {"val-ratio", "split"},

@@ -382,7 +382,17 @@ static FshStatus tell_of_tar(Check *check)
     return tell(check, RESIZE_FINDING_DAMAGED, check->options->destination, check->tar_reason);
 }
 
-/* Checks that the source of a row is there, where the source is a folder. */
+/* Returns whether an output was taken away, from a folder. */
+static bool is_taken_away(const Check *check, const char *target)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    return !check->state.is_tar && !file_join(path, sizeof path, check->options->destination, target, NULL) &&
+           lstat(path, &status) && (errno == ENOENT || errno == ENOTDIR);
+}
+
+/* Checks that the source of a row is there, where the source is a folder. Where its output is gone, too,
+ * there is nothing to tell. */
 static FshStatus check_row(const char *target, const char *source, const LedgerRow *row, void *context,
                            FshError *error)
 {
@@ -393,6 +403,8 @@ static FshStatus check_row(const char *target, const char *source, const LedgerR
     FshStatus joined = file_join(path, sizeof path, check->options->source.path, source, error);
     if (joined || stat(path, &status) == 0 || (errno != ENOENT && errno != ENOTDIR))
         return joined;
+    if (is_taken_away(check, target))
+        return FSH_OK;
     (void)snprintf(path, sizeof path, "its source %.300s is gone", source);
     return tell(check, RESIZE_FINDING_GONE, target, path);
 }

@@ -335,14 +335,14 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
 }
 
 /* Prints a line, and goes on in another where it has more than 80 columns: after the program's name, at a
- * space. */
+ * space that does not part a number from its "%". */
 static void print_line(FILE *stream, const char *program, const char *line, size_t length)
 {
     enum { COLUMNS = 80 };
     size_t room = COLUMNS;
     while (length > room) {
         size_t at = room;
-        while (at > 0 && line[at] != ' ')
+        while (at > 0 && (line[at] != ' ' || line[at + 1] == '%'))
             at--;
         if (at == 0)
             break;

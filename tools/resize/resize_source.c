@@ -57,6 +57,10 @@ static FshStatus open_kind(ResizeSource *source, FshError *error)
     bool pairs = options->sides[0][0], is_folder = file_is_folder(path);
     if (!file_exists(path))
         return fsh_error_system(error, ENOENT, "%s", path);
+    struct stat file;
+    if (stat(path, &file) == 0 && S_ISFIFO(file.st_mode))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "%s: is a pipe, and a tar is read from a file; keep it in one first", path);
     if (!is_folder && !tar_is_tar(path))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: %s", path,
                              tar_is_named(path)
