@@ -323,6 +323,41 @@ TEST_IN_FOLDER(test_images_without_a_class_are_left_out, folder)
     run_result_free(&result);
 }
 
+/* ImageNet's flat val: the reason stands at the end, and not behind a line for each of 50,000 images. */
+TEST_IN_FOLDER(test_a_flat_val_is_told_in_few_lines, folder)
+{
+    const char *source = test_path(folder, "photos"), *never = test_path(folder, "never");
+    source_two_classes(test_path(folder, "photos/train"));
+    for (unsigned i = 0; i < 12; i++)
+        source_jpeg(test_path(folder, "photos/val/%02u.jpg", i), 20, 10, 3, i);
+    RunResult result = run_expecting(1, "fpack", source, never, NULL);
+    assert_contains(result.err, "val/02.jpg: lies in no class folder; left out\n");
+    assert_contains_not(result.err, "val/03.jpg");
+    assert_contains(result.err,
+                    "fpack: and 9 more, not shown: --report lists them all, --verbose shows them\n");
+    assert_contains(result.err, "photos/val: its images (12) lie in no class folder");
+    run_result_free(&result);
+    result = run_expecting(1, "fpack", "--verbose", source, never, NULL);
+    assert_contains(result.err, "val/11.jpg: lies in no class folder; left out\n");
+    run_result_free(&result);
+}
+
+/* A class that is called Test and has images in it is one. */
+TEST_IN_FOLDER(test_splits_in_capitals_are_warned_about, folder)
+{
+    source_two_classes(test_path(folder, "photos/Train"));
+    source_class(test_path(folder, "photos"), "Test", 3);
+    RunResult result =
+        run_expecting(0, "fpack", test_path(folder, "photos"), test_path(folder, "shards"), NULL);
+    assert_contains(result.err, "fpack: warning: ");
+    assert_contains(result.err,
+                    "photos: 'Train' is taken for a class, of which all its images are; if it is a "
+                    "split, call the folder train, in small letters\n");
+    assert_contains_not(result.err, "'Test'");
+    assert_contains_not(result.err, "--pairs");
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_empty_classes_and_single_classes_are_warned_about, folder)
 {
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");

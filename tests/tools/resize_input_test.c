@@ -173,6 +173,11 @@ TEST_IN_FOLDER(test_a_tar_that_ends_early_is_named, folder)
             run_result_free(&result);
         }
     }
+    test_file_write_text(test_path(folder, "set.zip"), "PK");
+    RunResult zip =
+        run_expecting(1, "fresize", test_path(folder, "set.zip"), test_path(folder, "none"), NULL);
+    assert_contains(zip.err, "set.zip: is an archive that is not read; unpack it, or make it a tar");
+    run_result_free(&zip);
     static const char *const starts[] = {"empty.tar", "short.tar"};
     for (size_t i = 0; i < 2; i++) {
         RunResult result =

@@ -172,6 +172,21 @@ static FshStatus repair(const ProgramContext *context, bool *partial_ret, FshErr
     return status;
 }
 
+/* Prints what the plan leaves out. Where it has failed, the error says more than a line for each image: the
+ * first three, or all if verbose. */
+static void print_planned(const NoteList *left_out, FshStatus status, NoteTeller *teller)
+{
+    enum { SHOWN_BEFORE_ERROR = 3 };
+    const bool few = status && !teller->verbose && left_out->count > SHOWN_BEFORE_ERROR;
+    const size_t shown = few ? SHOWN_BEFORE_ERROR : left_out->count;
+    for (size_t i = 0; i < shown; i++)
+        print_left_out(&left_out->items[i], teller);
+    if (few)
+        (void)fprintf(stderr,
+                      "fpack: and %zu more, not shown: --report lists them all, --verbose shows them\n",
+                      left_out->count - shown);
+}
+
 /* Packs what the options say. shown: where that goes, for people. *partial_ret: something was left out that
  * was not to be. */
 static FshStatus pack(const ProgramContext *context, PackOptions *options, const char *shown,
@@ -198,8 +213,7 @@ static FshStatus pack(const ProgramContext *context, PackOptions *options, const
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, status, "%s: interrupted before anything was written", options->source);
     print_warnings(&plan.notes.warnings); /* first: they say what would mend a long list */
-    for (size_t i = 0; i < plan.notes.left_out.count; i++)
-        print_left_out(&plan.notes.left_out.items[i], &notes);
+    print_planned(&plan.notes.left_out, status, &notes);
     if (!status && settings->program.dry_run && !updates)
         status = pack_preview(&plan, &result, error);
     else if (!status && !settings->program.dry_run)

@@ -3,6 +3,7 @@
  *
  * Folders, not files, say what the classes are: an empty class folder is a class with no samples, so that
  * training and validation sets made at different times keep the same class indexes. */
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -426,6 +427,35 @@ static FshStatus warn_pairs(PackKeyed *keyed, const NameList *classes, FshError 
                       classes->names[0], classes->names[1], classes->names[0], classes->names[1], hint);
 }
 
+/* Warns of classes that are called Train, VAL and the like, and have folders in them: names of splits are of
+ * small letters. *found_ret: there are such. */
+static FshStatus warn_capitals(PackKeyed *keyed, const Layout *layout, bool *found_ret, FshError *error)
+{
+    const ClassRoot *root = &layout->roots[0];
+    FshStatus status = FSH_OK;
+    *found_ret = false;
+    for (size_t i = 0; !root->name[0] && i < layout->classes.count && !status; i++) {
+        const char *name = layout->classes.names[i];
+        char small[sizeof root->name] = "", path[PATH_MAX];
+        NameList folders = {0};
+        for (size_t at = 0; name[at] && at + 1 < sizeof small; at++)
+            small[at] = (char)tolower((unsigned char)name[at]);
+        if (strlen(name) >= sizeof small || pack_split_by_name(small, strlen(small)) == PACK_SPLITS ||
+            file_join(path, sizeof path, keyed->found->root, name, NULL) ||
+            list_folders(path, true, &folders, NULL))
+            continue;
+        if (folders.count) {
+            *found_ret = true;
+            status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
+                                "'%s' is taken for a class, of which all its images are; if it is a split, "
+                                "call the folder %s, in small letters",
+                                name, small);
+        }
+        names_free(&folders);
+    }
+    return status;
+}
+
 /* Refuses images in a folder that should have class folders. */
 static FshStatus refuse_stray(const PackKeyed *keyed, const Layout *layout, FshError *error)
 {
@@ -477,7 +507,10 @@ static FshStatus key_folders(PackKeyed *keyed, Layout *layout, FshError *error)
         status = refuse_stray(keyed, layout, error);
     if (!status)
         status = warn_layout(keyed, layout, error);
-    if (!status && !layout->labels)
+    bool has_capitals = false;
+    if (!status)
+        status = warn_capitals(keyed, layout, &has_capitals, error);
+    if (!status && !layout->labels && !has_capitals)
         status = warn_pairs(keyed, &layout->classes, error);
     if (!status)
         status = key_mend(keyed, error);

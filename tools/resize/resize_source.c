@@ -11,6 +11,7 @@
 #include "tar/tar_source.h"
 #include "common/walk.h"
 #include "common/path.h"
+#include "common/text.h"
 #include "imaging/image.h"
 #include "common/folder_list.h"
 
@@ -50,6 +51,16 @@ static FshStatus open_list(ResizeSource *source, FshError *error)
     return FSH_OK;
 }
 
+/* Returns whether a file's name says that it is an archive, and no tar. */
+static bool is_other_archive(const char *path)
+{
+    static const char *const endings[] = {".zip", ".7z", ".rar"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (text_has_suffix(path, endings[i]))
+            return true;
+    return false;
+}
+
 static FshStatus open_kind(ResizeSource *source, FshError *error)
 {
     const ResizeSourceOptions *options = source->options;
@@ -62,10 +73,11 @@ static FshStatus open_kind(ResizeSource *source, FshError *error)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "%s: is a pipe, and a tar is read from a file; keep it in one first", path);
     if (!is_folder && !tar_is_tar(path))
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: %s", path,
-                             tar_is_named(path)
-                                 ? "is no tar, as its name says it is: empty, damaged or " TAR_CUT_SHORT
-                                 : "is neither a folder nor a tar; name the folder of the images");
+        return fsh_error_set(
+            error, FSH_ERR_UNSUPPORTED, "%s: %s", path,
+            is_other_archive(path) ? "is an archive that is not read; unpack it, or make it a tar"
+            : tar_is_named(path)   ? "is no tar, as its name says it is: empty, damaged or " TAR_CUT_SHORT
+                                   : "is neither a folder nor a tar; name the folder of the images");
     if (!is_folder && (pairs || options->files_from))
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: is a tar, and %s takes a folder; unpack it first",
                              path,
