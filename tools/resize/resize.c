@@ -260,6 +260,15 @@ static FshStatus keep_output(Run *run, ResizeResult *result, FshError *error)
     return status ? status : ledger_add(run->state.ledger, result->target, result->path, &result->row, error);
 }
 
+/* Counts an image that is of neither side, as GOPRO_Large has them in blur_gamma. */
+static void note_outside(Run *run, const ResizeResult *result)
+{
+    ResizeSummary *summary = run->summary;
+    if (summary->outside_count++ == 0)
+        (void)snprintf(summary->outside_first, sizeof summary->outside_first, "%s", result->path);
+    (void)places_note(&run->places, &run->options->source, result);
+}
+
 static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *error)
 {
     Run *run = context;
@@ -272,6 +281,10 @@ static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *
         ResizeResult *result = &slot->results[i];
         if (result->is_other) {
             run->summary->other_count++;
+            continue;
+        }
+        if (result->is_outside) {
+            note_outside(run, result);
             continue;
         }
         if (run->state.finished && resize_has_output(result)) {

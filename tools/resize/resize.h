@@ -8,6 +8,8 @@
 #ifndef FSHARD_RESIZE_H
 #define FSHARD_RESIZE_H
 
+#include <limits.h>
+
 #include "tools/resize/resize_options.h"
 
 /* What became of one image. */
@@ -39,6 +41,8 @@ typedef struct ResizeSummary {
     uint64_t quirk_counts[IMAGE_QUIRK_COUNT];
     uint64_t bytes_before, bytes_after; /* of the images written in this run */
     uint64_t other_count;               /* files that are no images */
+    uint64_t outside_count;             /* images below neither side's folder */
+    char outside_first[PATH_MAX];       /* the first of them */
     uint64_t hidden_count;              /* names that begin with "." */
     uint64_t unread_count;              /* failed, folders too, as the system could not read them */
     uint64_t untold_count;              /* failed, and on_failure was not called: see resize_run */

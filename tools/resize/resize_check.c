@@ -111,7 +111,8 @@ static FshStatus take_next(Check *check, Slot *slot, bool *wanted_ret, bool *end
     slot->owner[0] = '\0';
     item->content.length = 0; /* of an earlier item */
     slot->bytes_read = 0;
-    slot->is_image = image_name_is_image(item->path) || (item->reason[0] && !item->is_outside);
+    slot->is_image = item->is_outside ? !item->is_unplaced && image_name_is_image(item->path)
+                                      : item->reason[0] || image_name_is_image(item->path);
     const bool is_mask = resize_source_is_mask(&check->options->source, item->is_second_side);
     status = shrink_name_target(item->name, is_mask ? IMAGE_UNKNOWN : check->options->recipe.format,
                                 slot->target, &slot->format, error);

@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/progress.h"
 #include "common/json_text.h"
+#include "common/program.h"
+#include "common/progress.h"
 #include "common/text.h"
 #include "tools/job/job.h"
 
@@ -281,6 +282,13 @@ static void print_warnings(FILE *stream, const char *program, const ResizeSummar
                       "missing; end "
                       "that one first, then repeat this one\n",
                       program);
+    if (summary->outside_count) {
+        (void)fprintf(stream, "%s: warning: ", program);
+        program_print_text(stream, summary->outside_first);
+        (void)fprintf(stream,
+                      ": lies below neither side's folder, as %" PRIu64 " image%s in all; left alone\n",
+                      summary->outside_count, text_plural(summary->outside_count));
+    }
     if (summary->masked_pairs_count)
         (void)fprintf(stream,
                       "%s: warning: %" PRIu64
@@ -407,13 +415,14 @@ static json_t *summary_json(const ResizeSummary *summary, bool dry_run)
     for (size_t i = 0; i < RESIZE_STAGE_COUNT && !failed; i++)
         failed = json_object_set_new(stages, stage_names[i], json_real(summary->stage_seconds[i]));
     json_t *others = json_pack(
-        "{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "dry_run", dry_run,
+        "{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "dry_run", dry_run,
         "source_unfinished", summary->source_unfinished, "images", (json_int_t)resize_summary_images(summary),
         "unread", (json_int_t)summary->unread_count, "mixed_pairs", (json_int_t)summary->mixed_pairs_count,
-        "other_files", (json_int_t)summary->other_count, "hidden", (json_int_t)summary->hidden_count,
-        "not_linked", (json_int_t)summary->unlinked_count, "bytes_before", (json_int_t)summary->bytes_before,
-        "bytes_after", (json_int_t)summary->bytes_after, "seconds", summary->seconds, "images_per_second",
-        rate(summary), "quirks", quirks, "stage_seconds", stages);
+        "outside", (json_int_t)summary->outside_count, "other_files", (json_int_t)summary->other_count,
+        "hidden", (json_int_t)summary->hidden_count, "not_linked", (json_int_t)summary->unlinked_count,
+        "bytes_before", (json_int_t)summary->bytes_before, "bytes_after", (json_int_t)summary->bytes_after,
+        "seconds", summary->seconds, "images_per_second", rate(summary), "quirks", quirks, "stage_seconds",
+        stages);
     failed |= !others || json_object_update_new(object, others);
     if (!failed)
         return object;

@@ -478,6 +478,7 @@ FshStatus resize_work(const ResizeJob *job, ResizeThread *thread, ResizeSlot *sl
     }
     if (item->reason[0]) {
         result->is_other = item->is_outside && !image_name_is_image(item->path);
+        result->is_outside = item->is_outside && item->is_unplaced && !result->is_other;
         result->is_unplaced = item->is_unplaced;
         result->is_unread = item->is_unread;
         fail_result(result, fsh_error_set(&result->reason, FSH_ERR_CORRUPT, "%s", item->reason));

@@ -30,7 +30,8 @@ typedef struct ResizeResult {
     bool is_mask;          /* the values are classes: only shrink_mask touches it */
     bool is_other;         /* no image, and its name did not say so: nothing to tell */
     ResizeOutcome outcome;
-    bool is_unplaced;  /* FAILED, having no side, no partner or no label */
+    bool is_outside;   /* an image below neither side's folder: left alone, and counted */
+    bool is_unplaced;  /* FAILED, having no partner or no label; or outside */
     bool is_unread;    /* FAILED, as the system could not read it: another time it may */
     FshError reason;   /* FAILED */
     ShrunkImage image; /* its bytes are gone when the thread goes on */
