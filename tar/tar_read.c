@@ -141,6 +141,16 @@ FshStatus tar_reader_open(TarReader **reader, const char *path, FshError *error)
     return FSH_OK;
 }
 
+FshStatus tar_reader_name(TarReader *reader, const char *name, FshError *error)
+{
+    char *copy = strdup(name);
+    if (!copy)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
+    free(reader->levels[0].path);
+    reader->levels[0].path = copy;
+    return FSH_OK;
+}
+
 void tar_reader_close(TarReader **reader)
 {
     TarReader *closed = *reader;

@@ -55,6 +55,10 @@ bool tar_is_named(const char *path);
  * file. On failure *reader is NULL. */
 FshStatus tar_reader_open(TarReader **reader, const char *path, FshError *error);
 
+/* Has messages and reasons call the tar something else than its path: the address that it was fetched from.
+ * To be called before the first step. FSH_ERR_MEMORY: it keeps its name. */
+FshStatus tar_reader_name(TarReader *reader, const char *name, FshError *error);
+
 /* Sets *entry to the next file. Damage ends the walk, not the run: the last entry then has the tar's own path
  * (the inner one's, if that is damaged; the outer goes on), and its reason says what is damaged and at which
  * byte of the (uncompressed) tar. A tar without its end marker is damaged: it may have been cut off. Several

@@ -72,6 +72,28 @@ TEST_WITH(test_fresize_reads_tars_of_servers_as_it_reads_them_here, serving_setu
     assert_int_equal(serving_count(serving, "GET"), 1); /* it is in the cache, and still the same */
 }
 
+/* Not the copy in the cache, of which nobody knows: on the terminal and in the report. */
+TEST_WITH(test_a_cut_tar_of_a_server_is_called_by_its_address, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    serving_pack(serving, "set", 12, 32, NULL);
+    make_tar(serving, "photos.tar", "set");
+    test_file_truncate(test_path(&serving->folder, "www/photos.tar"), 9000);
+    const char *address = serving_address(serving, "ok/photos.tar"),
+               *report = test_path(&serving->folder, "report");
+    RunResult result = serving_run(serving, NULL, "fresize", "-q", "--max-size", "24", "--report", report,
+                                   address, test_path(&serving->folder, "small"), NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, ": is damaged at byte ");
+    assert_contains(result.err, address);
+    assert_contains_not(result.err, "/datasets/");
+    run_result_free(&result);
+    char *text = test_file_read(report, NULL);
+    assert_contains(text, address);
+    assert_contains_not(text, "/datasets/");
+    free(text);
+}
+
 TEST_WITH(test_faults_of_a_tars_server_are_outlived_or_told, serving_setup, serving_teardown,
           Serving *serving)
 {

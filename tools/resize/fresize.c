@@ -402,6 +402,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (!status && settings->check)
         status = recipe_fill_options(context->table->options, settings->destination, &recipe, error);
     options = options_of(settings);
+    options.source.name = remote.source;
     if (!status && (settings->pairs || settings->masks))
         status = fill_pairs(settings->masks ? "--masks" : "--pairs",
                             settings->masks ? settings->masks : settings->pairs, &options.source, error);

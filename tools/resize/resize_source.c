@@ -84,8 +84,10 @@ static FshStatus open_kind(ResizeSource *source, FshError *error)
                              options->masks ? "--masks"
                              : pairs        ? "--pairs"
                                             : "--files-from");
-    if (!is_folder)
-        return tar_reader_open(&source->tar, path, error);
+    if (!is_folder) {
+        const FshStatus opened = tar_reader_open(&source->tar, path, error);
+        return opened || !options->name ? opened : tar_reader_name(source->tar, options->name, error);
+    }
     if (options->files_from)
         return open_list(source, error);
     FshStatus status = walk_open(&source->walk, path, error);

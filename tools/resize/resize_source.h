@@ -20,6 +20,7 @@ enum { RESIZE_SIDE_BYTES = 256, RESIZE_REASON_BYTES = 256 };
 
 typedef struct ResizeSourceOptions {
     const char *path;                 /* SRC: a folder or a tar */
+    const char *name;                 /* what to call a tar that a server has; NULL: its path */
     const char *files_from;           /* a list of paths below SRC; "-": standard input; NULL: none */
     const char *avoided;              /* a folder that links are not followed into: DST; NULL: none */
     bool null_separated;              /* the list's paths end in NUL instead of newline */
