@@ -148,6 +148,29 @@ TEST_IN_FOLDER(test_an_image_without_a_label_is_left_out, folder)
 
 /* ---- --files-from ---- */
 
+/* As `find SRC` gives them; but SRC/SRC/… is a path below SRC, where there is one. */
+TEST_IN_FOLDER(test_a_list_may_name_the_source_in_its_paths, folder)
+{
+    static const char *const sources[] = {"sets/photos", "sets/photos/", "./sets/photos"};
+    source_class(test_path(folder, "sets/photos"), "cat", 2);
+    source_class(test_path(folder, "sets/photos"), "dog", 1);
+    source_class(test_path(folder, "sets/photos/sets/photos"), "dog", 1);
+    for (size_t i = 0; i < 3; i++) {
+        char text[256];
+        const char *packed = test_path(folder, "shards-%zu", i), *source = sources[i];
+        const char *slash = i == 1 ? "" : "/";
+        (void)snprintf(text, sizeof text, "%s%scat/1.jpg\tone\ncat/0.jpg\ttwo\n%s%sdog/0.jpg\ttwo\n", source,
+                       slash, source, slash);
+        test_file_write_text(test_path(folder, "list"), text);
+        const char *const arguments[] = {"--files-from", "list", source, packed, NULL};
+        RunResult result = run_program_arguments(&(RunOptions){.folder = folder->path}, "fpack", arguments);
+        if (result.exit_status)
+            fail_msg("%s: %s", source, result.err);
+        run_result_free(&result);
+        assert_list(packed, "train", "cat/1 0\ncat/0 1\nsets/photos/dog/0 1\n");
+    }
+}
+
 TEST_IN_FOLDER(test_a_list_says_what_where_and_in_which_order, folder)
 {
     const char *list = test_path(folder, "list.tsv"), *packed = test_path(folder, "shards");

@@ -204,18 +204,30 @@ static FshStatus note_failure(PackFound *found, const List *list, uint64_t i, ui
                       (unsigned long long)line->number, list->name, reason);
 }
 
+/* Returns a listed path as it is below the source: `find SRC` gives SRC with each. A relative path is taken
+ * to begin with SRC only if SRC/path is not there. root: SRC as the system has it; "": that is not known. */
+static char *drop_source(const PackFound *found, char *path, const char *root)
+{
+    struct stat facts;
+    if (!path || *path == '/')
+        return *root ? below(path, root) : path;
+    char *rest = below(path, found->options->source);
+    return rest == path || !*rest || fstatat(found->folder, path, &facts, 0) == 0 ? path : rest;
+}
+
 /* Takes the files of the list, in its order, as a walk would have listed them. */
 static FshStatus take_files(PackFound *found, List *list, FshError *error)
 {
     char root[PATH_MAX];
-    const bool known = realpath(found->root, root);
+    if (!realpath(found->root, root))
+        root[0] = '\0';
     found->files.files = calloc(list->count + 1, sizeof *found->files.files);
     found->files.count = found->item_count = list->count;
     if (!found->files.files)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list->name);
     for (uint64_t i = 0; i < list->count; i++) {
         Line *line = &list->lines[i];
-        line->path = known ? below(line->path, root) : line->path;
+        line->path = drop_source(found, line->path, root);
         list->failures[i] = normalise(line->path) ? FSH_OK : FSH_ERR_MISMATCH;
         found->files.files[i].path = line->path;
     }
