@@ -39,6 +39,8 @@ void cudnn_convolution_addresses(const Convolution *convolution, const Epilogue 
     addresses[4] = epilogue->kind == EPILOGUE_SUMS ? (float *)tensor->data + tensor->pitch : NULL;
 }
 
+const Epilogue epilogue_none = {EPILOGUE_NONE, {NULL}, 0};
+
 bool epilogue_adds_bias(const Epilogue *epilogue)
 {
     return epilogue->kind == EPILOGUE_BIAS || epilogue->kind == EPILOGUE_BIAS_RELU;

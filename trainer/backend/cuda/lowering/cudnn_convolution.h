@@ -25,6 +25,8 @@ typedef struct Epilogue {
     float slope; /* of the ReLU */
 } Epilogue;
 
+extern const Epilogue epilogue_none;
+
 /* Returns whether it adds a bias. */
 bool epilogue_adds_bias(const Epilogue *epilogue);
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/backend/cuda/lowering/cudnn_convolution.h"
+#include "trainer/backend/cuda/lowering/convolution_ways.h"
 #include "trainer/backend/cuda/lowering/direct_step.h"
 #include "trainer/backend/cuda/lowering/group_step.h"
 #include "trainer/backend/cuda/lowering/implicit_step.h"
@@ -15,77 +15,13 @@
 #include "trainer/backend/cuda/lowering/weight_copies.h"
 
 enum { TIMED_PROGRAMS = 8 };
-/* The time of a kernel that has next to nothing to do, between others of a graph. */
-static const double milliseconds_of_start = 0.003;
-
-typedef enum ConvolutionWay {
-    WAY_CUDNN,
-    WAY_FOLDED,    /* cuDNN on what kernel_fold_image makes of x, or kernel_fold_bytes of an x of u8 */
-    WAY_PATCHES,   /* cuDNN on what kernel_cut_patches makes of x */
-    WAY_JOINED,    /* cuDNN on what kernel_join_groups makes of the weight */
-    WAY_DEPTHWISE, /* own kernels */
-    WAY_DIRECT,    /* own kernels for few channels */
-    WAY_IMPLICIT,  /* own kernels for 3 x 3 */
-} ConvolutionWay;
-
-static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}, 0};
-
-/* What a step keeps. */
-typedef struct ConvolutionPlan {
-    ConvolutionWay way;
-    Convolution convolution; /* as cuDNN sees it */
-    /* x, the weight lie in the step's scratch memory, in this order; the workspace after them */
-    bool own_image, own_weight;
-    Fold fold;
-    Patches patches;
-    Depthwise depthwise;
-    Direct direct;
-    bool timed;   /* plans are: the backend's benchmark, where it pays */
-    bool may_cut; /* patches are tried */
-    CudaBackend *backend;
-    const CudnnPlan *cudnn; /* of the backend's; released */
-    CudnnPack pack;         /* owned */
-    Epilogue possible;      /* what there may be a plan for */
-    bool fused;             /* cudnn does it */
-    /* of the pass that cuts patches, where ways are timed */
-    double cut_milliseconds;
-} ConvolutionPlan;
-
 static void free_plan(void *plan)
 {
     ConvolutionPlan *owned = plan;
     cudnn_pack_free(&owned->pack);
+    matmul_plan_free(&owned->product);
     cudnn_cache_release(owned->backend->plans, owned->cudnn);
     free(owned);
-}
-
-/* Returns how x lies once it is normalised. */
-static DeviceTensor image_of(const DeviceTensor *x, const DeviceTensor *y)
-{
-    DeviceTensor image = *x;
-    if (x->element == ELEMENT_U8) { /* FUSE_NORMALIZE_CONV */
-        image.element = y->element;
-        image.pitch = padded_channels(x->shape[3]);
-    }
-    return image;
-}
-
-static Convolution convolution_of(const Step *step)
-{
-    const Conv2d *conv = &step->node->as.conv.options;
-    const ConvolutionShape shape = {conv->stride, conv->padding};
-    switch (step->node->op) {
-    case OP_CONV2D_BACKWARD_DATA:
-        return (Convolution){CONVOLUTION_BACKWARD_DATA, *out(step, 0), *in(step, CONV_DATA_WEIGHT),
-                             *in(step, CONV_DATA_DY), shape};
-    case OP_CONV2D_BACKWARD_WEIGHT:
-        return (Convolution){CONVOLUTION_BACKWARD_WEIGHT,
-                             image_of(in(step, CONV_WEIGHT_X), in(step, CONV_WEIGHT_DY)),
-                             *out(step, CONV_WEIGHT_DWEIGHT), *in(step, CONV_WEIGHT_DY), shape};
-    default:
-        return (Convolution){CONVOLUTION_FORWARD, image_of(in(step, CONV_X), out(step, CONV_Y)),
-                             *in(step, CONV_WEIGHT), *out(step, CONV_Y), shape};
-    }
 }
 
 /* ---- which way ---- */
@@ -121,13 +57,6 @@ static void fold(ConvolutionPlan *plan, const Conv2d *conv)
     convolution->shape = (ConvolutionShape){.stride = 1, .padding = 0};
 }
 
-static void cut_patches(const Step *step, ConvolutionPlan *plan)
-{
-    plan->way = WAY_PATCHES;
-    plan->own_image = plan->own_weight = true;
-    plan->patches = patch_step_convolution(step, &plan->convolution);
-}
-
 static void join_groups(ConvolutionPlan *plan, int64_t joined)
 {
     const DeviceTensor *weight = &plan->convolution.weight;
@@ -138,19 +67,6 @@ static void join_groups(ConvolutionPlan *plan, int64_t joined)
 }
 
 /* ---- cuDNN's plans ---- */
-
-/* Returns the milliseconds of a pass of our own over y, at four fifths of the memory's rate. writes: the pass
- * writes y, too. */
-static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
-{
-    int device = 0, clock_kilohertz = 0, bus_bits = 0;
-    (void)cudaGetDevice(&device);
-    (void)cudaDeviceGetAttribute(&clock_kilohertz, cudaDevAttrMemoryClockRate, device);
-    (void)cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device);
-    const double bytes_per_millisecond = 2.0 * clock_kilohertz * bus_bits / 8 * 0.8;
-    const double bytes = (double)device_tensor_bytes(y) * (writes ? 2 : 1);
-    return bytes_per_millisecond > 0 ? bytes / bytes_per_millisecond + milliseconds_of_start : 0;
-}
 
 /* Finds what cuDNN could do with y on its way to memory. It has epilogues for narrow types. It makes sums by
  * atomics, in another order each time. It compiles kernels with a leaky ReLU when it is asked for them, 0.1
@@ -175,173 +91,6 @@ static FshStatus find_epilogue(const CudaProgram *program, Step *step, Convoluti
         plan->possible = (Epilogue){EPILOGUE_SUMS, *sums, 0};
     }
     return FSH_OK;
-}
-
-/* Takes the plan with the epilogue if there is one and it does not cost more than a pass over y. */
-static void try_epilogue(CudaBackend *backend, ConvolutionPlan *plan, bool trial)
-{
-    const CudnnPlan *with_epilogue = NULL;
-    FshError ignored = {0};
-    if (cudnn_convolution_get(backend, &plan->convolution, &plan->possible, trial, &with_epilogue, &ignored))
-        return;
-    const double plain = cudnn_plan_milliseconds(plan->cudnn), fused = cudnn_plan_milliseconds(with_epilogue);
-    plan->fused = !(plain > 0 && fused > plain + milliseconds_of_pass(&plan->convolution.y,
-                                                                      epilogue_adds_bias(&plan->possible)));
-    cudnn_cache_release(backend->plans, plan->fused ? plan->cudnn : with_epilogue);
-    if (plan->fused)
-        plan->cudnn = with_epilogue;
-}
-
-static uint64_t own_image_bytes(const ConvolutionPlan *plan)
-{
-    return plan->own_image ? device_tensor_room_bytes(&plan->convolution.x) : 0;
-}
-
-static uint64_t own_bytes(const ConvolutionPlan *plan)
-{
-    return own_image_bytes(plan) +
-           (plan->own_weight ? device_tensor_room_bytes(&plan->convolution.weight) : 0);
-}
-
-static void place_own(ConvolutionPlan *plan, void *memory)
-{
-    if (plan->own_image)
-        plan->convolution.x.data = memory;
-    if (plan->own_weight)
-        plan->convolution.weight.data = (char *)memory + own_image_bytes(plan);
-}
-
-static const char *const epilogue_names[] = {[EPILOGUE_NONE] = "",
-                                             [EPILOGUE_SUMS] = ", with sums",
-                                             [EPILOGUE_BIAS] = ", with bias",
-                                             [EPILOGUE_BIAS_RELU] = ", with bias and ReLU"};
-
-static FshStatus choose_cudnn(CudaBackend *backend, ConvolutionPlan *plan, FshError *error)
-{
-    void *lent = NULL; /* scratch memory is not there yet, and candidates are timed */
-    const bool trial = plan->timed && !cuda_memory_new(&lent, own_bytes(plan), "a trial", error);
-    place_own(plan, lent);
-    FshStatus status =
-        cudnn_convolution_get(backend, &plan->convolution, &no_epilogue, trial, &plan->cudnn, error);
-    if (!status && plan->possible.kind != EPILOGUE_NONE)
-        try_epilogue(backend, plan, trial);
-    cuda_memory_free(&lent);
-    return status;
-}
-
-/* Says what cuDNN does, for people. */
-static void tell_cudnn(Step *step, const ConvolutionPlan *plan)
-{
-    char text[80];
-    (void)snprintf(step->told, sizeof step->told, "%scuDNN %s%s",
-                   plan->way == WAY_FOLDED    ? "folded, "
-                   : plan->way == WAY_PATCHES ? "patches, "
-                   : plan->way == WAY_JOINED  ? "groups joined, "
-                                              : "",
-                   cudnn_plan_describe(plan->cudnn, text, sizeof text),
-                   epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
-}
-
-/* Returns the milliseconds of our own passes over y, for bias and sums. */
-static double milliseconds_of_passes(const Step *step, const DeviceTensor *y)
-{
-    if (step->node->op != OP_CONV2D)
-        return 0;
-    return (maybe_in(step, CONV_BIAS) ? milliseconds_of_pass(y, true) : 0) +
-           (maybe_out(step, CONV_SUMS) ? milliseconds_of_pass(y, false) : 0);
-}
-
-/* Returns the milliseconds of cuDNN's plan with the passes before and after it; 0: it was not timed. */
-static double cudnn_milliseconds(const Step *step, const ConvolutionPlan *plan)
-{
-    const double milliseconds = cudnn_plan_milliseconds(plan->cudnn);
-    if (!plan->timed || milliseconds <= 0)
-        return 0;
-    return milliseconds + plan->cut_milliseconds +
-           (plan->fused ? 0 : milliseconds_of_passes(step, &plan->convolution.y));
-}
-
-/* Takes cuDNN's plan over patches if there is one and it is faster, or if plans are not timed. */
-static void try_patches(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
-{
-    ConvolutionPlan cut = *plan;
-    FshError ignored = {0};
-    bool better = !plan->timed;
-    cut.cudnn = NULL;
-    cut.fused = false;
-    cut_patches(step, &cut);
-    if (choose_cudnn(backend, &cut, &ignored))
-        return;
-    if (plan->timed && !patch_step_milliseconds(backend, step, &cut.patches, &cut.convolution.x,
-                                                &cut.cut_milliseconds, &ignored)) {
-        const double with = cudnn_milliseconds(step, &cut);
-        better = with > 0 && with < cudnn_milliseconds(step, plan);
-    }
-    cudnn_cache_release(backend->plans, better ? plan->cudnn : cut.cudnn);
-    if (better)
-        *plan = cut;
-}
-
-/* ---- or our own kernels for few channels ---- */
-
-/* Up to so many pairs of channels our own kernel is taken where plans are not timed: cuDNN is far from the
- * memory's speed there; above nobody knows. */
-enum { DIRECT_CHANNEL_PAIRS = 256 };
-
-/* Returns whether our own kernel takes less time than cuDNN's plan, each with the passes that it leaves to
- * do. */
-static bool direct_is_faster(CudaBackend *backend, const Step *step, const ConvolutionPlan *plan,
-                             double *milliseconds)
-{
-    const double theirs = cudnn_milliseconds(step, plan);
-    FshError ignored = {0};
-    if (theirs <= 0)
-        return convolution_of(step).x.pitch * plan->convolution.y.pitch <= DIRECT_CHANNEL_PAIRS;
-    return !direct_step_milliseconds(backend, step, &plan->direct, cudnn_plan_text(plan->cudnn), milliseconds,
-                                     &ignored) &&
-           *milliseconds < theirs;
-}
-
-static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
-{
-    double milliseconds = 0;
-    if ((plan->way != WAY_CUDNN && plan->way != WAY_PATCHES) || !direct_step_fits(step, &plan->direct) ||
-        !direct_is_faster(backend, step, plan, &milliseconds))
-        return;
-    const double theirs = cudnn_milliseconds(step, plan);
-    plan->way = WAY_DIRECT;
-    plan->fused = false;
-    want_scratch(step, direct_step_scratch_bytes(step, &plan->direct));
-    if (milliseconds > 0)
-        (void)snprintf(step->told, sizeof step->told, "own kernel for few channels, %.3f ms; cuDNN %.3f ms",
-                       milliseconds, theirs);
-    else
-        (void)snprintf(step->told, sizeof step->told, "own kernel for few channels");
-}
-
-/* ---- or our own kernels for 3 x 3 ---- */
-
-/* Whether they are tried: no card has run them yet. */
-enum { IMPLICIT_GEMM_IS_TRIED = false };
-
-/* Takes our own kernel where it takes less time than cuDNN's plan, each with the passes that it leaves to
- * do. */
-static void try_implicit(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
-{
-    const double theirs = cudnn_milliseconds(step, plan);
-    double own = 0;
-    FshError ignored = {0};
-    if (plan->way != WAY_CUDNN || theirs <= 0 || !implicit_step_fits(step) ||
-        implicit_step_milliseconds(backend, step, cudnn_plan_text(plan->cudnn), &own, &ignored))
-        return;
-    own += milliseconds_of_passes(step, &plan->convolution.y);
-    if (own >= theirs)
-        return;
-    plan->way = WAY_IMPLICIT;
-    plan->fused = false;
-    want_scratch(step, implicit_step_scratch_bytes(step));
-    (void)snprintf(step->told, sizeof step->told, "own kernel for 3 x 3, %.3f ms; cuDNN %.3f ms", own,
-                   theirs);
 }
 
 /* ---- the steps ---- */
@@ -370,7 +119,7 @@ static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
 static const char *const way_names[] = {
     [WAY_CUDNN] = "cudnn",         [WAY_FOLDED] = "folded-cudnn", [WAY_PATCHES] = "patches-cudnn",
     [WAY_JOINED] = "joined-cudnn", [WAY_DEPTHWISE] = "depthwise", [WAY_DIRECT] = "direct",
-    [WAY_IMPLICIT] = "implicit"};
+    [WAY_IMPLICIT] = "implicit",   [WAY_MATMUL] = "cublaslt"};
 static const char *const fused_names[] = {[EPILOGUE_NONE] = "",
                                           [EPILOGUE_SUMS] = "+sums",
                                           [EPILOGUE_BIAS] = "+bias",
@@ -430,7 +179,7 @@ static void leave_out_sums(const CudaProgram *program, Step *step)
 static FshStatus want_cudnn(const ConvolutionPlan *plan, FshError *error)
 {
     FshStatus status =
-        cudnn_convolution_want(plan->backend, &plan->convolution, &no_epilogue, plan->timed, error);
+        cudnn_convolution_want(plan->backend, &plan->convolution, &epilogue_none, plan->timed, error);
     return !status && plan->possible.kind != EPILOGUE_NONE
                ? cudnn_convolution_want(plan->backend, &plan->convolution, &plan->possible, plan->timed,
                                         error)
@@ -484,7 +233,7 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
         status = want_cudnn(plan, error);
     if (!status && plan->way == WAY_CUDNN && patch_step_fits(step, plan->timed)) {
         ConvolutionPlan cut = *plan;
-        cut_patches(step, &cut);
+        convolution_cut_patches(step, &cut);
         plan->may_cut = want_cudnn(&cut, NULL) == FSH_OK;
     }
     return status;
@@ -496,16 +245,9 @@ static FshStatus convolution_prepare(const CudaProgram *program, Step *step, Fsh
     CudaBackend *backend = program_backend(program);
     if (plan->way == WAY_DEPTHWISE)
         return FSH_OK;
-    FshStatus status = choose_cudnn(backend, plan, error);
+    FshStatus status = convolution_choose_way(backend, step, plan, error);
     if (status)
         return status;
-    if (plan->may_cut)
-        try_patches(backend, step, plan);
-    want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
-    tell_cudnn(step, plan);
-    try_direct(backend, step, plan);
-    if (IMPLICIT_GEMM_IS_TRIED)
-        try_implicit(backend, step, plan);
     name_engine(step, plan);
     return FSH_OK;
 }
@@ -515,12 +257,14 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
     (void)program;
     ConvolutionPlan *plan = step->plan;
     void *addresses[CONVOLUTION_ADDRESSES];
-    if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT || plan->way == WAY_IMPLICIT)
+    if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT || plan->way == WAY_IMPLICIT ||
+        plan->way == WAY_MATMUL)
         return FSH_OK;
-    place_own(plan, step->scratch);
-    cudnn_convolution_addresses(&plan->convolution, plan->fused ? &plan->possible : &no_epilogue, addresses);
-    return cudnn_pack_new(&plan->pack, plan->cudnn, addresses, (char *)step->scratch + own_bytes(plan),
-                          error);
+    convolution_place_own(plan, step->scratch);
+    cudnn_convolution_addresses(&plan->convolution, plan->fused ? &plan->possible : &epilogue_none,
+                                addresses);
+    return cudnn_pack_new(&plan->pack, plan->cudnn, addresses,
+                          (char *)step->scratch + convolution_own_bytes(plan), error);
 }
 
 static FshStatus fold_image(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
@@ -584,6 +328,13 @@ static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaSt
                                                                   : status;
 }
 
+static FshStatus run_product(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
+                             FshError *error)
+{
+    const MatmulStep product = convolution_product(step, plan);
+    return matmul_step_run(&product, plan->product, step->scratch, stream, error);
+}
+
 /* Runs the convolution, then the passes that are left: bias, activation and sums of y, or the bias gradient
  * from dy. */
 static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *error)
@@ -595,6 +346,7 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
                        : plan->way == WAY_DIRECT
                            ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
                        : plan->way == WAY_IMPLICIT ? implicit_step_run(step, step->scratch, stream, error)
+                       : plan->way == WAY_MATMUL   ? run_product(step, plan, stream, error)
                                                    : run_cudnn(step, plan, stream, error);
     if (!status && left.bias)
         status = CUDA_TRY(kernel_add_bias(out(step, CONV_Y), in(step, CONV_BIAS),
