@@ -10,6 +10,11 @@
 
 const char *const crop_mode_names[] = {"rrc", "pad", "center", "rkrc", NULL};
 
+bool crop_mode_resizes_first(CropMode mode)
+{
+    return mode == CROP_PADDED || mode == CROP_CENTER || mode == CROP_KEPT_RATIO;
+}
+
 const char *const interpolation_names[] = {"bilinear", "bicubic", "lanczos", NULL};
 const char *const flip_mode_names[] = {"random", "alternating", NULL};
 const ResampleFilter interpolation_filters[] = {RESAMPLE_BILINEAR, RESAMPLE_BICUBIC, RESAMPLE_LANCZOS};
@@ -164,7 +169,7 @@ void augment_plan(const Augmentation *augmentation, uint32_t width, uint32_t hei
         plan->box = plan_random(augmentation, width, height, random);
     else if (augmentation->mode == CROP_SCALED)
         plan_scaled(augmentation, width, height, random, plan);
-    else if (augmentation->mode != CROP_WHOLE)
+    else if (crop_mode_resizes_first(augmentation->mode))
         plan_square(augmentation, width, height, random, plan);
     if (augmentation->mode == CROP_PADDED) {
         uint32_t places = 2 * augmentation->padding + 1;
@@ -348,8 +353,8 @@ static FshStatus render(Augmenter *augmenter, const Augmentation *augmentation, 
         return resample_view(augmenter->resampler, &part, &box, size, size, filter, NULL, plan->flip, target,
                              error);
     }
-    /* The square is cut out of the resized image. */
-    if (augmentation->mode == CROP_CENTER || augmentation->mode == CROP_KEPT_RATIO)
+    /* The square is cut out of the resized image, and with CROP_PADDED moved after that. */
+    if (augmentation->mode != CROP_PADDED)
         return resample_view(augmenter->resampler, image, NULL, plan->resized_width, plan->resized_height,
                              filter, &plan->window, plan->flip, target, error);
     FshStatus status = image_reserve(&augmenter->centre, size, size, image->channels, error);

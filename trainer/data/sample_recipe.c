@@ -89,8 +89,7 @@ void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmen
         .shift_x = crop->shift_x,
         .shift_y = crop->shift_y,
     };
-    if (augmentation->mode == CROP_PADDED || augmentation->mode == CROP_CENTER ||
-        augmentation->mode == CROP_KEPT_RATIO)
+    if (crop_mode_resizes_first(augmentation->mode))
         return;
     /* Whole pixels are cut out without influence of their neighbours, then resampled or not. */
     pixels->part_left = (uint32_t)box->left;

@@ -57,7 +57,7 @@ static json_t *view_json(const Augmentation *view)
     else if (view->mode == CROP_SCALED)
         (void)json_object_update_new(object,
                                      json_pack("{s:[f, f]}", "scale", view->scale_min, view->scale_max));
-    else if (named)
+    else if (crop_mode_resizes_first(view->mode))
         (void)json_object_set_new(object, "resize", json_integer(view->resize));
     if (view->mode == CROP_PADDED)
         (void)json_object_set_new(object, "padding", json_integer(view->padding));
