@@ -85,7 +85,7 @@ TEST_IN_FOLDER(test_equal_runs_are_told_apart_by_loss, folder)
     run_result_free(&result);
 }
 
-TEST_IN_FOLDER(test_iterations_are_shown_where_all_runs_count_them, folder)
+TEST_IN_FOLDER(test_iterations_are_shown_where_a_run_counts_them, folder)
 {
     const char *shards = make_set(folder, &train_plain), *page = test_path(folder, "page.html");
     const char *a = test_path(folder, "a"), *b = test_path(folder, "b"), *c = test_path(folder, "c");
@@ -111,10 +111,16 @@ TEST_IN_FOLDER(test_iterations_are_shown_where_all_runs_count_them, folder)
 
     TRAINED(TINY, "--lr", "0.01", shards, c);
     result = TRAIN(0, "--compare", "--force", "--output", page, a, c);
-    assert_contains(result.out, "  runs  epochs  ");
+    assert_contains(result.out, "  runs  iterations  ");
+    assert_contains(result.out, "iters 6, val-every 2, epochs -     1           6  ");
+    assert_contains(result.out, "iters 0, val-every 0, epochs 2     1          10  "); /* of 5 steps each */
     run_result_free(&result);
     text = test_file_read(page, NULL);
-    assert_contains(text, "<th class=\"n\">at epoch<");
+    assert_contains(text, "<td class=\"n\">6 of 6<");
+    assert_contains(text, "<td class=\"n\">10 of 10<");
+    assert_contains(text, "<th class=\"n\">at iteration<");
+    assert_contains(text, " at iteration 5<");
+    assert_contains_not(text, " at epoch ");
     free(text);
 }
 

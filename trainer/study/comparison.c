@@ -105,7 +105,36 @@ const char *comparison_unit(const Comparison *comparison)
 
 uint64_t comparison_length(const Comparison *comparison, const StudyRun *run)
 {
-    return comparison->counts_iterations ? run->iterations : run->epochs;
+    return !comparison->counts_iterations ? run->epochs
+           : run->counts_iterations       ? run->iterations
+                                          : (uint64_t)study_run_iterations_of(run, (double)run->epochs);
+}
+
+uint64_t comparison_planned(const Comparison *comparison, const StudyRun *run)
+{
+    return run->counts_iterations || !comparison->counts_iterations
+               ? run->planned
+               : (uint64_t)study_run_iterations_of(run, (double)run->planned);
+}
+
+double comparison_best_place(const Comparison *comparison, const StudyRun *run)
+{
+    const StudyResult *result = &run->result;
+    return !comparison->counts_iterations ? result->best_epoch
+           : run->counts_iterations       ? result->best_iteration
+                                          : study_run_iterations_of(run, result->best_epoch + 1);
+}
+
+/* Returns whether the comparison is in iterations: a run counts them, and of each other it is known how many
+ * an epoch is. */
+static bool takes_iterations(const Comparison *comparison)
+{
+    bool any = false, all = true;
+    for (size_t i = 0; i < comparison->run_count; i++) {
+        any = any || comparison->runs[i].counts_iterations;
+        all = all && (comparison->runs[i].counts_iterations || comparison->runs[i].epoch_iterations > 0);
+    }
+    return any && all;
 }
 
 static bool is_same_text(const char *a, const char *b)
@@ -335,10 +364,7 @@ FshStatus comparison_open(Comparison **comparison_ret, const char *const *folder
         return status;
     }
     measure_groups(comparison);
-    comparison->counts_iterations = comparison->run_count > 0;
-    for (size_t i = 0; i < comparison->run_count; i++)
-        comparison->counts_iterations =
-            comparison->counts_iterations && comparison->runs[i].counts_iterations;
+    comparison->counts_iterations = takes_iterations(comparison);
     comparison->labelled = true;
     for (size_t g = 0; g < comparison->group_count; g++)
         label_group(comparison, &comparison->groups[g]);

@@ -54,7 +54,7 @@ typedef struct Comparison {
     bool measured[MEASURE_COUNT]; /* a run has it */
     bool mixed_tasks;             /* such as classes and pairs: their numbers cannot be compared */
     bool mixed_data;              /* several datasets */
-    bool counts_iterations;       /* all runs do, and tables and curves have them in place of epochs */
+    bool counts_iterations; /* a run does, and tables and curves have them in place of epochs, of all runs */
 } Comparison;
 
 /* Reads the runs. A folder that holds no run, but folders of runs, stands for those, in the order of their
@@ -75,8 +75,11 @@ bool comparison_is_best(const Comparison *comparison, const StudyGroup *group);
 const StudyTask *comparison_task(const Comparison *comparison);
 /* Returns what the runs are counted in: "iteration" or "epoch". */
 const char *comparison_unit(const Comparison *comparison);
-/* Returns how many of them the run has done. */
+/* Returns how many of them the run has done, and how many it was to do; 0: that is not known. */
 uint64_t comparison_length(const Comparison *comparison, const StudyRun *run);
+uint64_t comparison_planned(const Comparison *comparison, const StudyRun *run);
+/* Returns where the run was best, an epoch, counted from 0, or the iterations until then; NaN: nowhere. */
+double comparison_best_place(const Comparison *comparison, const StudyRun *run);
 /* Writes the heading of a measure to text, "best top-1", and returns it. */
 const char *comparison_title(const StudyTask *task, Measure measure, char *text, size_t text_bytes);
 /* Writes "71.23", or "71.23 ± 0.31" with a deviation, to text and returns it; "" if there is no number. */

@@ -64,6 +64,15 @@ static double *make_numbers(Curves *curves, size_t count)
     return numbers;
 }
 
+/* Returns where the row of a run lies: the time or the iterations at its end, or its epoch. */
+static double place_of(const Comparison *comparison, const StudyRun *run, bool in_time, size_t row)
+{
+    if (!in_time && comparison->counts_iterations)
+        return study_run_iteration_at(run, row);
+    const double *places = study_run_column(run, in_time ? "time" : "epoch");
+    return places ? places[row] : (double)row;
+}
+
 /* Adds a line: the mean of the runs at the epochs at which all of them have the column, against what the runs
  * are counted in, or against the time at its end. look: as the line; unsettled: whether its begin is. */
 static void add_line(Curves *curves, const Comparison *comparison, const size_t *runs, size_t count,
@@ -80,8 +89,7 @@ static void add_line(Curves *curves, const Comparison *comparison, const size_t 
         double x_sum = 0, y_sum = 0;
         for (size_t i = 0; i < count; i++) {
             const StudyRun *run = &comparison->runs[runs[i]];
-            const double *place = study_run_column(run, unit ? "time" : comparison_unit(comparison));
-            x_sum += place ? place[row] : (double)row;
+            x_sum += place_of(comparison, run, unit != NULL, row);
             y_sum += study_run_column(run, column)[row];
         }
         x[taken] = x_sum / (double)count / (unit ? unit->seconds : 1);
@@ -239,11 +247,11 @@ static void add_runs(HtmlPage *page, const Comparison *comparison)
         add_cell(page, run->folder, false);
         html_add(page, "<td class=\"n\">%lld<td class=\"n\">%llu", (long long)run->seed,
                  (unsigned long long)comparison_length(comparison, run));
-        if (run->planned && run->counts_iterations == comparison->counts_iterations)
-            html_add(page, " of %llu", (unsigned long long)run->planned);
+        const uint64_t planned = comparison_planned(comparison, run);
+        if (planned)
+            html_add(page, " of %llu", (unsigned long long)planned);
         add_number(page, 2, run->result.best);
-        add_number(page, 0,
-                   comparison->counts_iterations ? run->result.best_iteration : run->result.best_epoch);
+        add_number(page, 0, comparison_best_place(comparison, run));
         add_number(page, 2, run->result.last);
         add_number(page, 1, run->result.seconds);
         add_cell(page, device ? device : "", false);

@@ -68,11 +68,16 @@ static FshStatus take_options(StudyRun *run, FshError *error)
     run->planned = run->counts_iterations
                        ? (uint64_t)iterations
                        : (uint64_t)json_integer_value(json_object_get(run->options, "epochs"));
+    const json_int_t update = json_integer_value(json_object_get(run->options, "grad_accum_steps"));
+    run->epoch_iterations = (double)json_integer_value(json_object_get(chosen, "steps_per_epoch")) /
+                            (update > 1 ? (double)update : 1);
     run->dataset = json_string_value(json_object_get(chosen, "dataset_id"));
     run->choice = json_string_value(json_object_get(json_object_get(chosen, "choice"), "val_digest"));
-    return complete_options(run->options)
-               ? fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder)
-               : FSH_OK;
+    if (complete_options(run->options))
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder);
+    if (iterations > 0) /* then epochs decide nothing */
+        (void)json_object_del(run->options, "epochs");
+    return FSH_OK;
 }
 
 static FshStatus read_arguments(StudyRun *run, FshError *error)
@@ -96,6 +101,19 @@ static FshStatus read_arguments(StudyRun *run, FshError *error)
 const double *study_run_column(const StudyRun *run, const char *name)
 {
     return run_table_column(&run->history.epochs, name);
+}
+
+double study_run_iterations_of(const StudyRun *run, double epochs)
+{
+    return floor(epochs * run->epoch_iterations);
+}
+
+double study_run_iteration_at(const StudyRun *run, size_t row)
+{
+    const double *values = study_run_column(run, run->counts_iterations ? "iteration" : "epoch");
+    if (!values || row >= run->history.epochs.row_count)
+        return NAN;
+    return run->counts_iterations ? values[row] : study_run_iterations_of(run, values[row] + 1);
 }
 
 static const StudyTask tasks[] = {

@@ -40,6 +40,7 @@ typedef struct StudyRun {
     bool counts_iterations;      /* then its epochs are the stretches between evaluations */
     uint64_t epochs, iterations; /* done; iterations: 0 where they are not counted */
     uint64_t planned;            /* epochs, or iterations where they are counted; 0: args.json does not say */
+    double epoch_iterations;     /* in an epoch of a run that counts those; 0: args.json does not say */
     StudyResult result;
 } StudyRun;
 
@@ -51,6 +52,13 @@ void study_run_free(StudyRun *run);
 
 /* Returns whether the folder holds a run. */
 bool study_run_is_there(const char *folder);
+
+/* Returns the iterations (updates) of the first `epochs` epochs of a run that counts those. */
+double study_run_iterations_of(const StudyRun *run, double epochs);
+
+/* Returns the iterations done at the end of a row of the run's epochs, however the run is counted; NaN: that
+ * is not known. */
+double study_run_iteration_at(const StudyRun *run, size_t row);
 
 /* Returns a column of the run's epochs; NULL: it has none of that name. */
 const double *study_run_column(const StudyRun *run, const char *name);
