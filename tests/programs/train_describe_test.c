@@ -125,6 +125,25 @@ TEST_IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets, folder)
     run_result_free(&result);
 }
 
+/* Images of 32 pixels and crops of 32: where the short edge leaves no room, the log says what makes some. */
+TEST_IN_FOLDER(test_crops_without_room_to_lie_elsewhere_are_told, folder)
+{
+#define ROOMLESS   "the short edge becomes as long as the crop, "
+#define KEPT_RATIO "--dry-run", "--model", "resnet18", "--train-crop-mode", "rkrc"
+    const char *shards = make_set(folder, &train_plain);
+    SAYS(0, ROOMLESS "32 pixels: crops differ along the long edge alone, and ", KEPT_RATIO, shards);
+    SAYS(0, ROOMLESS "32 pixels", KEPT_RATIO, "--progressive", "16:32", "--epochs", "6", shards);
+    const char *const roomy[][2] = {
+        {"--val-resize-size", "36"}, {"--train-crop-size", "24"}, {"--train-crop-mode", "rrc"}};
+    for (size_t i = 0; i < sizeof roomy / sizeof *roomy; i++) {
+        RunResult result =
+            i < 2 ? TRAIN(0, KEPT_RATIO, roomy[i][0], roomy[i][1], shards)
+                  : TRAIN(0, "--dry-run", "--model", "resnet18", roomy[i][0], roomy[i][1], shards);
+        assert_contains_not(result.err, ROOMLESS);
+        run_result_free(&result);
+    }
+}
+
 /* oneDNN leaves undone what falls to threads that OpenMP does not give it. */
 TEST_IN_FOLDER(test_threads_keep_to_the_limit_of_openmp, folder)
 {

@@ -283,6 +283,20 @@ static void tell_enlarged(const Teller *teller, const TrainingData *data, uint32
     tell(teller, &line);
 }
 
+/* Tells of square crops from anywhere that the resized images leave no room for. */
+static void tell_no_room(const Teller *teller, const Augmentation *train)
+{
+    Line line = {0};
+    if (train->mode != CROP_KEPT_RATIO || train->resize > train->size)
+        return;
+    say(&line,
+        "the short edge becomes as long as the crop, %u pixels: crops differ along the long edge alone, and "
+        "those of a square image not at all; use a larger --val-resize-size, which training follows, "
+        "smaller crops (--train-crop-size, --val-crop-size), or --train-crop-mode rrc",
+        train->size);
+    tell(teller, &line);
+}
+
 static uint32_t largest_edge(const TrainPlan *plan)
 {
     return plan->edge_count ? plan->edges[plan->edge_count - 1] : 0;
@@ -323,6 +337,7 @@ static void tell_views(const Teller *teller, const TrainPlan *plan, const Traini
             train->transpose_probability);
     say_colours(&line, plan);
     tell(teller, &line);
+    tell_no_room(teller, train);
     if (enlarges(plan, data, largest_edge(plan)))
         tell_enlarged(teller, data, largest_edge(plan), "the crop", "train", "--train-crop-size");
 }
