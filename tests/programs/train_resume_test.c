@@ -133,6 +133,39 @@ TEST_IN_FOLDER(test_a_full_disk_leaves_a_checkpoint_that_goes_on, folder)
     goes_on_from_a_full_disk(folder, shards, "first", 2 * weights + checkpoint);
 }
 
+/* Asserts what the link, FOLDER/stopped/model.safetensors, points to; NULL: that there is none. */
+static void check_link(TestFolder *folder, const char *target)
+{
+    char text[64] = "";
+    const ssize_t length = readlink(test_path(folder, "stopped/model.safetensors"), text, sizeof text - 1);
+    assert_int_equal(length, target ? (ssize_t)strlen(target) : -1);
+    assert_string_equal(text, target ? target : "");
+    assert_true(!target || file_exists(test_path(folder, "stopped/model.safetensors")));
+}
+
+TEST_IN_FOLDER(test_no_link_to_the_best_weights_is_there_before_them, folder)
+{
+#define INTERRUPTED "--model", "conv8", "--epochs", "1", "--batch-size", "8"
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
+    const char *const first[] = {INTERRUPTED, "--checkpoint-interval", "2", shards, out, NULL};
+    RunResult result = stop_train("stopped/checkpoint.safetensors", SIGUSR1, 75, first);
+    run_result_free(&result);
+    check_link(folder, NULL);
+    /* A link to nothing, as earlier versions left it, goes; the best weights make theirs. */
+    assert_int_equal(symlink("model_best.safetensors", test_path(folder, "stopped/model.safetensors")), 0);
+    TRAINED(INTERRUPTED, "--resume", "auto", shards, out);
+    check_link(folder, "model_best.safetensors");
+    /* Killed between the two. */
+    assert_int_equal(unlink(test_path(folder, "stopped/model.safetensors")), 0);
+    TRAINED(INTERRUPTED, "--resume", "auto", shards, out);
+    check_link(folder, "model_best.safetensors");
+    DatasetSpec spec = train_plain;
+    spec.val_count = 0;
+    dataset_make(test_path(folder, "alone"), &spec);
+    TRAINED(INTERRUPTED, "--force", test_path(folder, "alone"), out);
+    check_link(folder, "last.safetensors");
+}
+
 TEST_IN_FOLDER(test_resume_auto_begins_where_nothing_was_saved, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");

@@ -36,9 +36,42 @@ typedef struct SaveJob {
     RunCopy *copy; /* which state belongs to; NULL: to the session */
     const Graph *graph;
     WeightsInfo info;
-    ModelSpec spec; /* info's */
-    char *notes;    /* of a checkpoint; NULL: weights */
+    ModelSpec spec;      /* info's */
+    char *notes;         /* of a checkpoint; NULL: weights */
+    char link[PATH_MAX]; /* that shall point to the file beside it; "": none */
 } SaveJob;
+
+/* Returns the file that model.safetensors, which timm looks for in a folder, is a link to: the best weights,
+ * or the last of a run without evaluation. */
+static RunFile linked_file(const Session *session)
+{
+    return session->evaluation ? RUN_BEST : RUN_LAST;
+}
+
+/* Makes the link to the file beside it, if that is there; else removes one that points to nothing. A file
+ * system without links goes without. */
+static void link_beside(const char *link, RunFile file)
+{
+    char target[PATH_MAX];
+    struct stat entry;
+    const char *slash = strrchr(link, '/');
+    if (snprintf(target, sizeof target, "%.*s%s", slash ? (int)(slash + 1 - link) : 0, link,
+                 file_name(file)) >= (int)sizeof target)
+        return;
+    if (file_exists(target))
+        (void)!symlink(file_name(file), link); /* EEXIST: it is there */
+    else if (lstat(link, &entry) == 0 && S_ISLNK(entry.st_mode) && !file_exists(link))
+        (void)unlink(link);
+}
+
+/* Sets the path of the link; "": the run has none, for timm has no network for pairs and masks. */
+static FshStatus link_path(const RunFiles *files, char *path, size_t path_bytes, FshError *error)
+{
+    path[0] = '\0';
+    return plan_has_targets(&files->session->plan)
+               ? FSH_OK
+               : record_path(files->record, path, path_bytes, record_link_name, error);
+}
 
 FshStatus run_files_open(RunFiles *files, Session *session, const Record *record, const TrainOptions *options,
                          FshError *error)
@@ -51,6 +84,9 @@ FshStatus run_files_open(RunFiles *files, Session *session, const Record *record
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the options");
     if (record && run_writer_new(&files->writer, NULL))
         files->writer = NULL;
+    char link[PATH_MAX] = "";
+    if (record && !link_path(files, link, sizeof link, NULL) && link[0])
+        link_beside(link, linked_file(session)); /* an earlier part of the run may have lacked the time */
     return FSH_OK;
 }
 
@@ -71,8 +107,11 @@ void run_files_close(RunFiles *files)
 static FshStatus write_job(void *context, FshError *error)
 {
     const SaveJob *job = context;
-    return job->notes ? checkpoint_save(job->path, job->state, job->graph, job->notes, error)
-                      : weights_save(job->path, job->state, job->graph, &job->info, error);
+    FshStatus status = job->notes ? checkpoint_save(job->path, job->state, job->graph, job->notes, error)
+                                  : weights_save(job->path, job->state, job->graph, &job->info, error);
+    if (!status && job->link[0])
+        link_beside(job->link, job->file);
+    return status;
 }
 
 static void free_job(SaveJob *job)
@@ -273,9 +312,12 @@ void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state
     if (!files->record)
         return;
     FshStatus status = weights_job(files, file_name(file), file, state, metrics, &job, &error);
-    if (status)
+    if (!status && file == linked_file(files->session))
+        status = link_path(files, job->link, sizeof job->link, &error);
+    if (status) {
+        free_job(job);
         note_result(files, file, status, &error);
-    else
+    } else
         save(files, job);
 }
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/options_config.h"
 #include "common/progress.h"
@@ -154,13 +153,12 @@ static FshStatus list_changed(RunReport *report, FshError *error)
 
 /* ---- opening and closing ---- */
 
-/* Writes config.json, and model.safetensors, which timm looks for in a folder: a link to the best weights,
- * which may come later. */
+/* Writes config.json, by which timm finds the network beside model.safetensors. */
 static FshStatus write_config(RunReport *report, FshError *error)
 {
     const Session *session = report->session;
     const TrainPlan *plan = &session->plan;
-    char path[PATH_MAX], link_path[PATH_MAX];
+    char path[PATH_MAX];
     const TimmConfig config = {.architecture = plan->model->name,
                                .classes = (uint64_t)session->data.class_count,
                                .class_names = (const char *const *)session->data.class_names,
@@ -173,14 +171,7 @@ static FshStatus write_config(RunReport *report, FshError *error)
                                .mean = plan->recipe.mean,
                                .deviation = plan->recipe.deviation};
     FshStatus status = record_path(report->record, path, sizeof path, "config.json", error);
-    if (!status)
-        status = timm_config_write(&config, path, error);
-    if (!status)
-        status = record_path(report->record, link_path, sizeof link_path, "model.safetensors", error);
-    /* an existing link is from an earlier part of the run; a file system without links goes without */
-    if (!status)
-        (void)!symlink(plan->evaluation_count ? record_best_name : record_last_name, link_path);
-    return status;
+    return status ? status : timm_config_write(&config, path, error);
 }
 
 FshStatus run_report_open(RunReport **report_ret, Session *session, const Record *record,

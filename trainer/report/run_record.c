@@ -18,6 +18,7 @@
 #include "formats/fshard.h"
 
 const char record_best_name[] = "model_best.safetensors";
+const char record_link_name[] = "model.safetensors";
 const char record_last_name[] = "last.safetensors";
 const char record_average_name[] = "model_ema.safetensors";
 const char record_checkpoint_name[] = "checkpoint.safetensors";
@@ -68,8 +69,8 @@ static bool is_there(const char *folder, const char *name)
                                                                                    * there, to be safe */
 }
 
-/* Returns whether the name is that of weights or a checkpoint, and the file is there. model.safetensors is
- * made at the beginning, as a link to a file that comes later. */
+/* Returns whether the name is that of weights or a checkpoint, and the file is there. Earlier versions made
+ * model.safetensors at the beginning, as a link to a file that came later. */
 static bool is_saved_state(const char *folder, const char *name)
 {
     return fnmatch("*.safetensors", name, 0) == 0 && is_there(folder, name);

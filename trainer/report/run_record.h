@@ -99,6 +99,7 @@ FshStatus record_path(const Record *record, char *buffer, size_t buffer_bytes, c
 
 extern const char record_lock_name[];    /* .ftrain-lock: see folder_lock.h */
 extern const char record_best_name[];    /* model_best.safetensors */
+extern const char record_link_name[];    /* model.safetensors */
 extern const char record_last_name[];    /* last.safetensors */
 extern const char record_average_name[]; /* model_ema.safetensors: the averaged weights at their best epoch */
 extern const char record_checkpoint_name[]; /* checkpoint.safetensors */
