@@ -52,7 +52,7 @@ typedef enum CropMode {
 /* "rrc", "pad", "center", "rkrc", NULL: in enum order, for the option table. */
 extern const char *const crop_mode_names[];
 
-/* Returns whether the mode resizes the image, the short edge to `resize`, and then cuts a square out of it. */
+/* Returns whether the mode resizes the image, the short edge to `resize`, then cuts a square out of it. */
 bool crop_mode_resizes_first(CropMode mode);
 
 /* How a crop is resized, with antialiasing, as torchvision does it on PIL images. */
