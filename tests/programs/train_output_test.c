@@ -376,6 +376,20 @@ TEST_IN_FOLDER(test_a_quiet_run_prints_its_result_alone, folder)
     run_result_free(&result);
 }
 
+/* On a machine that is busy enough the run may be long enough for the other verdicts. */
+TEST_IN_FOLDER(test_the_verdict_knows_how_long_the_steps_took, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    RunResult result = TRAIN(0, "--model", "resnet18", "--epochs", "2", "--batch-size", "8", shards,
+                             test_path(folder, "out"));
+    const char *verdict = strstr(result.out, "verdict: ");
+    assert_non_null(verdict);
+    assert_true(strstr(verdict, " bound: ") ||
+                strstr(verdict, "the run is too short to tell what bounds it"));
+    assert_contains_not(verdict, "took 0.0 s");
+    run_result_free(&result);
+}
+
 /* Returns the time of an epoch in summary.csv. */
 static double seconds_at(TestFolder *folder, int epoch)
 {

@@ -57,9 +57,22 @@ TEST(test_advice_leaves_out_what_the_run_does_already)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[512];
-        verdict_of_speed(&cases[i].facts, text, sizeof text);
+        SpeedFacts facts = cases[i].facts;
+        facts.step_seconds = 3;
+        verdict_of_speed(&facts, text, sizeof text);
         assert_string_equal(text, cases[i].text);
     }
+}
+
+/* The first batch takes most of a second, and later ones none. */
+TEST(test_a_short_run_does_not_tell_what_bounds_it)
+{
+    char text[512];
+    verdict_of_speed(&(SpeedFacts){.step_seconds = 0.84, .waited_percent = 44, .workers = 2, .cores = 4},
+                     text, sizeof text);
+    assert_string_equal(text, "the run is too short to tell what bounds it: its steps took 0.8 s");
+    verdict_of_speed(&(SpeedFacts){.step_seconds = 2.9, .waited_percent = 0}, text, sizeof text);
+    assert_contains(text, "too short to tell");
 }
 
 TEST(test_a_divergence_says_what_was_no_number_and_where_the_state_is)

@@ -114,7 +114,8 @@ void training_say_verdict(const Training *training, char *text, size_t text_byte
 {
     const Session *session = &training->session;
     const TrainPlan *plan = &session->plan;
-    verdict_of_speed(&(SpeedFacts){.waited_percent = loader_share(training),
+    verdict_of_speed(&(SpeedFacts){.step_seconds = training->state.step_seconds,
+                                   .waited_percent = loader_share(training),
                                    .cuda = plan->device == DEVICE_CUDA,
                                    .compute_type = plan->recipe.compute_type,
                                    .workers = plan->workers_most,

@@ -7,6 +7,7 @@
 #include "trainer/report/run_record.h"
 
 static const double waited_little = 5; /* percent of waiting below which the loader did not bound the run */
+static const double short_seconds = 3; /* of steps below which their beginning weighs too much */
 
 /* Writes "a, b or c" to text. */
 static void list_ways(const char *const *ways, size_t count, char *text, size_t text_bytes)
@@ -48,6 +49,11 @@ static void say_loader_bound(const SpeedFacts *facts, char *text, size_t text_by
 
 void verdict_of_speed(const SpeedFacts *facts, char *text, size_t text_bytes)
 {
+    if (facts->step_seconds < short_seconds) {
+        (void)snprintf(text, text_bytes, "the run is too short to tell what bounds it: its steps took %.1f s",
+                       facts->step_seconds);
+        return;
+    }
     if (facts->waited_percent >= waited_little) {
         say_loader_bound(facts, text, text_bytes);
         return;

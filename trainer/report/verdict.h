@@ -11,7 +11,8 @@
 #include "trainer/graph/graph.h"
 
 typedef struct SpeedFacts {
-    double waited_percent; /* share of the steps' time spent waiting for the loader */
+    double step_seconds;   /* that the run's steps took */
+    double waited_percent; /* share of that time spent waiting for the loader */
     bool cuda;
     DataType compute_type;
     int workers, cores; /* workers of the loader; cores that this rank may use */
@@ -20,7 +21,8 @@ typedef struct SpeedFacts {
     bool cache_pixels;  /* the samples lie decoded in the host's memory */
 } SpeedFacts;
 
-/* Writes what bounded the speed, and what would help that the run does not do yet. */
+/* Writes what bounded the speed, and what would help that the run does not do yet; of steps of a few seconds,
+ * where the wait for the first batches weighs most, that they were too short to tell. */
 void verdict_of_speed(const SpeedFacts *facts, char *text, size_t text_bytes);
 
 typedef struct DivergenceFacts {
