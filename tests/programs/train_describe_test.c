@@ -48,6 +48,36 @@ TEST_IN_FOLDER(test_the_memory_of_a_dry_run_adds_up, folder)
     run_result_free(&result);
 }
 
+/* Terabytes of activations: the tables say where they would go, then the refusal, what to do. */
+TEST_IN_FOLDER(test_a_network_that_memory_does_not_hold_has_its_tables, folder)
+{
+#define TOO_LARGE                                                                                            \
+    "--device", "cpu", "--dry-run", "--model", "convnext_large", "--train-crop-size", "4096", "-b", "32"
+    const char *shards = make_set(folder, &train_plain);
+    RunResult result = TRAIN(1, TOO_LARGE, shards);
+    assert_contains(result.out, "stages.2.blocks.26.mlp.fc2");
+    assert_contains(result.out, "training, 4096 pixels, activations");
+    assert_contains(result.out, "TiB  (");
+    assert_contains(result.out, "not known"); /* scratch memory */
+    assert_contains(result.out, "16 epochs of 1 step");
+    assert_contains_not(result.out, "a step takes");
+    assert_contains(
+        result.err,
+        "ftrain: batches of 32 images of 4096 x 4096 pixels: cpu: activations and gradients take ");
+    run_result_free(&result);
+    result = TRAIN(1, TOO_LARGE, "--json", shards);
+    json_t *object = read_json(result.out), *memory = json_object_get(object, "memory");
+    assert_true(number_of(memory, "activations") > 1e12);
+    assert_true(json_is_null(json_object_get(memory, "scratch")));
+    assert_true(json_is_null(json_object_get(memory, "loader")));
+    assert_null(json_object_get(object, "step_seconds"));
+    json_decref(object);
+    run_result_free(&result);
+    /* a run is refused without them */
+    REFUSED(1, " of memory are free; ", test_path(folder, "out"), "--device", "cpu", "--model",
+            "convnext_large", "--train-crop-size", "4096", "-b", "32", shards);
+}
+
 /* The GPU is hidden or there is none; train_cuda_test.c tests beside one. */
 TEST_IN_FOLDER(test_what_a_gpu_would_take_is_foreseen, folder)
 {

@@ -28,6 +28,7 @@ TEST(test_each_kind_of_memory_is_foreseen)
         assert_int_equal(use.bytes[MEMORY_PINNED], 2 * (256 + 256));
         assert_int_equal(use.bytes[MEMORY_ACTIVATIONS] % 64, 0);
         assert_true(use.bytes[MEMORY_ACTIVATIONS] > 0 && use.bytes[MEMORY_SCRATCH] == 0);
+        assert_int_equal(memory_batch_use(graph), BATCHES_OF_TRAINING);
         graph_free(&graph);
     }
 }
@@ -43,16 +44,22 @@ static void check_advice(int64_t batch, BatchRoom room, const char *message)
 
 TEST(test_the_batch_that_fits_is_told)
 {
-    check_advice(512, (BatchRoom){1000, 0, 500},
+    check_advice(512, (BatchRoom){BATCHES_OF_ALL, 1000, 0, 500},
                  "no memory; use a smaller batch: of 512 samples, about 256 fit");
     /* what is held would be taken anew */
-    check_advice(512, (BatchRoom){1000, 250, 500},
+    check_advice(512, (BatchRoom){BATCHES_OF_ALL, 1000, 250, 500},
                  "no memory; use a smaller batch: of 512 samples, about 384 fit");
     /* free, but not in one piece */
-    check_advice(512, (BatchRoom){1000, 0, 2000},
+    check_advice(512, (BatchRoom){BATCHES_OF_ALL, 1000, 0, 2000},
                  "no memory; use a smaller batch: of 512 samples, about 511 fit");
-    check_advice(512, (BatchRoom){1000, 0, 1},
+    check_advice(
+        512, (BatchRoom){BATCHES_OF_TRAINING, 1000, 0, 500},
+        "no memory; use a smaller --batch-size: of 512 samples, about 256 fit; --grad-accum-steps makes "
+        "an update of several batches");
+    check_advice(512, (BatchRoom){BATCHES_OF_EVALUATION, 1000, 0, 500},
+                 "no memory; use a smaller --val-batch-size: of 512 samples, about 256 fit");
+    check_advice(512, (BatchRoom){BATCHES_OF_ALL, 1000, 0, 1},
                  "no memory; a batch of 1 does not fit either: use smaller images");
-    check_advice(1, (BatchRoom){1000, 0, 1}, "no memory");
+    check_advice(1, (BatchRoom){BATCHES_OF_ALL, 1000, 0, 1}, "no memory");
     check_advice(8, (BatchRoom){0}, "no memory");
 }

@@ -12,7 +12,14 @@ FshStatus memory_advise(const char *advice, FshError *error)
 
 FshStatus memory_advise_batch(int64_t batch, const BatchRoom *room, FshError *error)
 {
-    char advice[128];
+    static const struct {
+        const char *smaller, *further;
+    } ways[] = {
+        [BATCHES_OF_ALL] = {"batch", ""},
+        [BATCHES_OF_TRAINING] = {"--batch-size", "; --grad-accum-steps makes an update of several batches"},
+        [BATCHES_OF_EVALUATION] = {"--val-batch-size", ""},
+    };
+    char advice[160];
     if (batch < 2 || room->needed_bytes == 0)
         return FSH_ERR_MEMORY;
     const double share = ((double)room->free_bytes + (double)room->held_bytes) / (double)room->needed_bytes;
@@ -20,9 +27,17 @@ FshStatus memory_advise_batch(int64_t batch, const BatchRoom *room, FshError *er
     const int64_t fits = share < 1 ? (int64_t)((double)batch * share) : batch - 1;
     if (fits < 1)
         return memory_advise("a batch of 1 does not fit either: use smaller images", error);
-    (void)snprintf(advice, sizeof advice, "use a smaller batch: of %lld samples, about %lld fit",
-                   (long long)batch, (long long)fits);
+    (void)snprintf(advice, sizeof advice, "use a smaller %s: of %lld samples, about %lld fit%s",
+                   ways[room->use].smaller, (long long)batch, (long long)fits, ways[room->use].further);
     return memory_advise(advice, error);
+}
+
+BatchUse memory_batch_use(const Graph *graph)
+{
+    for (size_t t = 0; t < graph_tensor_count(graph); t++)
+        if (graph_tensor(graph, (TensorId)t)->role == TENSOR_GRADIENT)
+            return BATCHES_OF_TRAINING;
+    return BATCHES_OF_EVALUATION;
 }
 
 int64_t memory_batch_of(const Graph *graph)

@@ -362,6 +362,18 @@ static void tell_timing(Session *session)
                      plan->train_spec.batch, text_plural((uint64_t)plan->train_spec.batch), flops / 1e12);
 }
 
+/* Prints, of a run that memory does not hold, the tables that say where it would go. The refusal follows. */
+static void describe_refused(const Session *session, const TrainOptions *options)
+{
+    if (options->program.json) {
+        (void)describe_print_json(run_json(options, session, NULL), NULL);
+    } else {
+        describe_network(session, stdout);
+        print_steps(session, options);
+    }
+    (void)fflush(stdout);
+}
+
 FshStatus describe_run(const TrainOptions *options, FshError *error)
 {
     Session session;
@@ -374,7 +386,10 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     session_describe(&session);
     describe_begin(&session, options);
     ExpectedTime expected;
-    if (session.plan.source->residence != PIXELS_DECODED_AT_USE) /* batches are made from it */
+    if (session.refusal.status) {
+        status = session.refusal.status;
+        *error = session.refusal;
+    } else if (session.plan.source->residence != PIXELS_DECODED_AT_USE) /* batches are made from it */
         status = session_cache(&session, error);
     /* On a GPU the steps settle what the network takes. */
     const bool early = !status && session.plan.device == DEVICE_CPU && !options->program.json;
@@ -385,7 +400,9 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
         tell_timing(&session);
     if (!status)
         status = expect_time(&session, &expected, error);
-    if (!status && options->program.json) {
+    if (status == FSH_ERR_MEMORY && !early) {
+        describe_refused(&session, options);
+    } else if (!status && options->program.json) {
         status = describe_print_json(run_json(options, &session, &expected), error);
     } else if (!status) {
         char training[32], evaluation[32];

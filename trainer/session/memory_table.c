@@ -27,11 +27,11 @@ static bool wants_ram(const Session *session)
     return session->plan.source->residence == PIXELS_IN_RAM;
 }
 
-/* Returns whether the run is described without its GPU, where the shares of the GPU's libraries are
- * unknown. */
+/* Returns whether the run is described without its GPU, or without the memory for it: then the shares of
+ * libraries and of the loader are unknown. */
 static bool is_foreseen(const Session *session)
 {
-    return on_device(session) && !session->network.backend;
+    return !session->network.backend;
 }
 
 static uint64_t loader_bytes(const Session *session)
@@ -77,6 +77,11 @@ static void print_bytes(FILE *stream, const char *what, uint64_t bytes, const ch
     (void)fprintf(stream, "%-38s %12s%s\n", what, progress_format_bytes(text, sizeof text, bytes), note);
 }
 
+static void print_unknown(FILE *stream, const char *what)
+{
+    (void)fprintf(stream, "%-38s %12s\n", what, "not known");
+}
+
 /* Prints the rows of the State. The optimizer's row is the rest of the State, with the gaps between
  * tensors. */
 static void print_state(const Session *session, FILE *stream)
@@ -118,7 +123,7 @@ static void print_part(const Session *session, const char *name, const NetworkPr
         if (bytes)
             print_bytes(stream, what, bytes, note);
         else if (kinds[i] == MEMORY_SCRATCH && !part->program)
-            (void)fprintf(stream, "%-38s %12s\n", what, "not known");
+            print_unknown(stream, what);
     }
 }
 
@@ -131,7 +136,7 @@ static void print_pixels(const Session *session, FILE *stream)
     if (session->network.backend)
         print_bytes(stream, "images on the device", use.bytes[MEMORY_PIXELS], "");
     else
-        (void)fprintf(stream, "%-38s %12s\n", "images on the device", "not known");
+        print_unknown(stream, "images on the device");
 }
 
 static void print_decoded(const Session *session, const char *what, FILE *stream)
@@ -140,7 +145,7 @@ static void print_decoded(const Session *session, const char *what, FILE *stream
     if (bytes)
         print_bytes(stream, what, bytes, "");
     else if (wants_ram(session))
-        (void)fprintf(stream, "%-38s %12s\n", what, "not known");
+        print_unknown(stream, what);
 }
 
 static void print_sums(const Session *session, FILE *stream)
@@ -150,10 +155,14 @@ static void print_sums(const Session *session, FILE *stream)
     uint64_t left = 0;
     char note[64] = "", text[32];
     if (!on_device(session)) {
-        print_bytes(stream, "loader", ring, "");
+        if (is_foreseen(session))
+            print_unknown(stream, "loader");
+        else
+            print_bytes(stream, "loader", ring, "");
         print_decoded(session, "decoded images", stream);
         print_bytes(stream, "in all, beside the dataset's pages", total_of(session, &use),
-                    wants_ram(session) && !decoded ? "  (without what is not known)" : "");
+                    is_foreseen(session) || (wants_ram(session) && !decoded) ? "  (without what is not known)"
+                                                                             : "");
         return;
     }
     if (session->network.backend && !backend_free_memory(session->network.backend, &left, NULL))
@@ -250,7 +259,9 @@ json_t *memory_table_json(const Session *session)
                                       unknown ? json_null() : json_integer((json_int_t)use.bytes[kind]));
     }
     failed |= json_object_set_new(object, "total", json_integer((json_int_t)total_of(session, &use)));
-    failed |= json_object_set_new(object, "loader", json_integer((json_int_t)loader_bytes(session)));
+    failed |= json_object_set_new(object, "loader",
+                                  is_foreseen(session) ? json_null()
+                                                       : json_integer((json_int_t)loader_bytes(session)));
     if (wants_ram(session))
         failed |= json_object_set_new(
             object, "decoded_images",

@@ -152,9 +152,11 @@ static FshStatus foresee(NetworkProgram *part, const TrainPlan *plan, FshError *
 {
     FshStatus status =
         backend_foresee(train_device_name(plan->device), part->graph, NULL, &part->foreseen, error);
-    const uint64_t results = part->spec.training ? network_result_bytes(part, NETWORK_STEPS_AHEAD) : 0;
+    const bool host = plan->device == DEVICE_CPU;
+    const uint64_t results =
+        part->spec.training ? network_result_bytes(part, host ? 1 : NETWORK_STEPS_AHEAD) : 0;
     part->foreseen.bytes[MEMORY_RESULTS] += results;
-    part->foreseen.bytes[MEMORY_PINNED] += results;
+    part->foreseen.bytes[MEMORY_PINNED] += host ? 0 : results;
     return status;
 }
 
@@ -188,6 +190,12 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* Returns whether the foreseen programs of a State have its gradients, once: those of the CPU. */
+static bool shares_gradients(const Network *network)
+{
+    return network->plan->device == DEVICE_CPU;
+}
+
 /* Adds the memory foreseen for a State. Programs of one State share its copies, except for biases that one of
  * them may leave out: the larger number counts. */
 static void add_foreseen_state(const Network *network, NetworkWeights weights, MemoryUse *use)
@@ -197,6 +205,8 @@ static void add_foreseen_state(const Network *network, NetworkWeights weights, M
     use->bytes[MEMORY_WEIGHTS] += origin->foreseen.bytes[MEMORY_WEIGHTS];
     use->bytes[MEMORY_COPIES] +=
         larger(origin->foreseen.bytes[MEMORY_COPIES], evaluation->foreseen.bytes[MEMORY_COPIES]);
+    if (shares_gradients(network))
+        use->bytes[MEMORY_GRADIENTS] += origin->foreseen.bytes[MEMORY_GRADIENTS];
 }
 
 void network_state_memory(const Network *network, NetworkWeights weights, MemoryUse *use)
@@ -213,7 +223,8 @@ void network_program_memory(const Network *network, const NetworkProgram *part, 
     if (part->program)
         program_memory(part->program, use);
     for (int kind = 0; kind < MEMORY_KINDS && !network->backend; kind++)
-        if (kind != MEMORY_WEIGHTS && kind != MEMORY_COPIES)
+        if (kind != MEMORY_WEIGHTS && kind != MEMORY_COPIES &&
+            !(kind == MEMORY_GRADIENTS && shares_gradients(network)))
             use->bytes[kind] += part->foreseen.bytes[kind];
 }
 

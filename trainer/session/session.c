@@ -293,6 +293,11 @@ static FshStatus open_network(Session *session, const TrainOptions *options, Ses
 {
     Network *network = &session->network;
     FshStatus status = network_open(network, backend, &session->plan, error);
+    if (status == FSH_ERR_MEMORY && options->program.dry_run) {
+        session->refusal = *error;
+        *error = (FshError){0};
+        return network_foresee(network, &session->plan, error);
+    }
     if (!status)
         tell_drawing(session);
     if (!status)
@@ -361,9 +366,10 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
             ranks_agree(session->communicator, open_network(session, options, use, &backend, error), error);
     if (!status && session->communicator)
         status = session_check_first_weights(session, options->program.verbose, error);
+    const bool foreseen = session->refusal.status != FSH_OK;
     if (!status)
-        status = session_open_sources(session, use, error);
-    if (!status && use != SESSION_LOAD)
+        status = session_open_sources(session, foreseen ? SESSION_LOAD : use, error);
+    if (!status && use != SESSION_LOAD && !foreseen)
         status = session_open_loaders(session, error);
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);

@@ -24,6 +24,9 @@ typedef struct Session {
     TrainingData data;
     TrainPlan plan;
     Network network;
+    /* --dry-run: why memory does not hold the network, which is only foreseen then; status FSH_OK: it
+     * does. */
+    FshError refusal;
     Loader *train, *evaluation; /* NULL if the plan has no such split */
     PixelSource *sources[2];    /* of train, evaluation; NULL likewise; loaded by session_cache */
     HostTeam team;              /* that loads them; without a communicator unused */
@@ -57,7 +60,8 @@ typedef enum SessionUse {
 
 /* Opens everything that the options name, together with the other ranks if the environment says that there
  * are some (rank_place.h). Returns when all ranks have come this far; if one rank fails, all fail.
- * With --dry-run rank 0 alone opens a session, as one of all ranks and without them.
+ * With --dry-run rank 0 alone opens a session, as one of all ranks and without them; a network that memory
+ * does not hold is then no failure, but session->refusal.
  * given->shards is the dataset; given->place is ignored and found here. Parameters are drawn from the seed
  * and then read from given->weights if set. On failure nothing is held. The session must not move afterwards:
  * its parts point at each other. */

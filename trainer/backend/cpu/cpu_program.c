@@ -125,13 +125,15 @@ static FshStatus promise(CpuProgram *program, uint64_t grows, uint64_t fixed, Fs
     const uint64_t taken = backend->promised_bytes;
     const uint64_t free_bytes = backend->free_bytes > taken ? backend->free_bytes - taken : 0;
     if (bytes > free_bytes) {
-        const BatchRoom room = {.needed_bytes = grows,
+        const Graph *graph = program->base.graph;
+        const BatchRoom room = {.use = memory_batch_use(graph),
+                                .needed_bytes = grows,
                                 .free_bytes = free_bytes > fixed ? free_bytes - fixed : 0};
         (void)fsh_error_set(error, FSH_ERR_MEMORY,
                             "cpu: activations and gradients take %s, and %s of memory are free",
                             progress_format_bytes(wanted, sizeof wanted, bytes),
                             progress_format_bytes(left, sizeof left, free_bytes));
-        return memory_advise_batch(memory_batch_of(program->base.graph), &room, error);
+        return memory_advise_batch(memory_batch_of(graph), &room, error);
     }
     program->promised_bytes = bytes;
     backend->promised_bytes += bytes;

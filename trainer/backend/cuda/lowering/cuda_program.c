@@ -115,7 +115,8 @@ static FshStatus reserve(CudaProgram *program, void **memory, uint64_t bytes, co
     FshStatus status = cuda_memory_new(memory, bytes, what, error);
     if (status != FSH_ERR_MEMORY)
         return status;
-    const BatchRoom room = {.needed_bytes = program->base.arena_bytes + program->base.scratch_bytes,
+    const BatchRoom room = {.use = memory_batch_use(program->base.graph),
+                            .needed_bytes = program->base.arena_bytes + program->base.scratch_bytes,
                             .held_bytes = program->arena ? program->base.arena_bytes : 0,
                             .free_bytes = cuda_memory_left()};
     return memory_advise_batch(memory_batch_of(program->base.graph), &room, error);

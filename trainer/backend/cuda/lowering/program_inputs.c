@@ -53,7 +53,8 @@ static FshStatus take_device(ProgramInputs *inputs, const Graph *graph, uint64_t
         status = cuda_memory_new(&inputs->staging, bytes, "the next batch's inputs", error);
     if (status != FSH_ERR_MEMORY)
         return status;
-    const BatchRoom room = {.needed_bytes = held_bytes + 2 * bytes,
+    const BatchRoom room = {.use = memory_batch_use(graph),
+                            .needed_bytes = held_bytes + 2 * bytes,
                             .held_bytes = held_bytes + (inputs->block ? bytes : 0),
                             .free_bytes = cuda_memory_left()};
     return memory_advise_batch(memory_batch_of(graph), &room, error);
@@ -67,7 +68,8 @@ static FshStatus take_pinned(ProgramInputs *inputs, const Graph *graph, FshError
         status = cuda_pinned_new(&inputs->pinned[1], bytes, "the next batch's inputs", error);
     if (status != FSH_ERR_MEMORY)
         return status;
-    const BatchRoom room = {.needed_bytes = 2 * bytes,
+    const BatchRoom room = {.use = memory_batch_use(graph),
+                            .needed_bytes = 2 * bytes,
                             .held_bytes = inputs->pinned[0] ? bytes : 0,
                             .free_bytes = cpu_memory_available()};
     return memory_advise_batch(memory_batch_of(graph), &room, error);
