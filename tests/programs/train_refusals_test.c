@@ -135,8 +135,8 @@ TEST_IN_FOLDER(test_a_model_that_does_not_fit_the_images_is_refused, folder)
 TEST_IN_FOLDER(test_an_unknown_model_is_refused_with_the_known_ones, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    REFUSED(2, "--model: 'lenet' is none of the networks; --list-models lists them", out, "--model",
-            "lenet", shards);
+    REFUSED(2, "--model: 'lenet' is none of the networks; --list-models lists them", out, "--model", "lenet",
+            shards);
     REFUSED(2, "--model: 'resnet19' is none of the networks; did you mean resnet9 or resnet18? --list-models",
             out, "--model", "resnet19", shards);
     REFUSED(2, "did you mean resnet50? --list-models", out, "--model", "ResNet-50", shards);
@@ -294,6 +294,24 @@ TEST_IN_FOLDER(test_an_output_among_class_folders_is_refused, folder)
     SAYS(2, taken, "--model", "conv8", "--force", images, images);
     assert_true(file_exists(test_path(folder, "images/train/red/000.jpg")));
     TRAINED("--model", "conv8", "--epochs", "1", shards, inside); /* the shards are elsewhere */
+}
+
+/* fpack would not pack the dataset again with a folder of another program there. */
+TEST_IN_FOLDER(test_an_output_in_a_packed_dataset_is_refused, folder)
+{
+    static const char taken[] = "which is to hold the dataset alone; choose a folder outside";
+    const char *shards = make_set(folder, &train_plain), *inside = test_path(folder, "set/run"),
+               *outside = test_path(folder, "run"), *other = test_path(folder, "other");
+    DatasetSpec spec = train_plain;
+    spec.other_byte = true;
+    dataset_make(other, &spec);
+    REFUSED(2, taken, inside, "--model", "conv8", shards);
+    REFUSED(2, taken, inside, "--dry-run", "--model", "conv8", shards);
+    REFUSED(2, taken, test_path(folder, "other/run"), "--model", "conv8", shards, other);
+    /* A run that is there, by a version that did not refuse it, goes on. */
+    TRAINED("--model", "conv8", "--epochs", "1", shards, outside);
+    assert_int_equal(rename(outside, inside), 0);
+    SAYS(0, "nothing is left to do", "--model", "conv8", "--epochs", "1", "--resume", "auto", shards, inside);
 }
 
 /* Links the images of a colour below images/train to those of a side below pairs. */

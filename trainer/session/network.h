@@ -81,8 +81,8 @@ typedef struct Network {
  * model does not fit the images (layer and shapes named). On failure nothing is held. */
 FshStatus network_open(Network *network, Backend **backend, const TrainPlan *plan, FshError *error);
 /* Builds the graphs alone, and computes the memory that plan->device would take for them, on a machine
- * without that device or without that memory. Nothing runs. FSH_ERR_UNSUPPORTED: this build does not know the device. network_close
- * frees it; on failure nothing is held. */
+ * without that device or without that memory. Nothing runs. FSH_ERR_UNSUPPORTED: this build does not know the
+ * device. network_close frees it; on failure nothing is held. */
 FshStatus network_foresee(Network *network, const TrainPlan *plan, FshError *error);
 /* Frees everything; a zeroed network is fine. */
 void network_close(Network *network);

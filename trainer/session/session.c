@@ -175,22 +175,24 @@ static FshStatus open_backend(Session *session, Backend **backend, const TrainOp
     return backend_open(backend, "cpu", &wanted.options, error);
 }
 
-/* Refuses an output folder that lies in class folders that nobody has packed: the next run would take it for
- * a class. */
+/* Refuses an output folder that lies in a dataset's folder. In class folders that nobody has packed, the next
+ * run would take it for a class. A packed one would not be packed again with it there; the folder itself is
+ * refused elsewhere, and a run that is there already, by an earlier version, goes on. */
 static FshStatus check_output_outside(const FshDataset *dataset, const TrainOptions *options, FshError *error)
 {
+    const bool files = fsh_container_has(fsh_manifest(dataset)->container, FSH_HAS_FILES);
     char source[PATH_MAX], target[PATH_MAX];
-    if (!options->output || !fsh_container_has(fsh_manifest(dataset)->container, FSH_HAS_FILES) ||
-        !realpath(options->shards, source))
+    if (!options->output || !file_is_folder(fsh_path(dataset)) || !realpath(fsh_path(dataset), source))
         return FSH_OK;
     if (!path_resolve(options->output, target))
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", options->output);
-    if (!path_lies_in(target, source))
+    const bool stays = strcmp(target, source) == 0 || (options->checkpoint.resume && file_exists(target));
+    if (!path_lies_in(target, source) || (!files && stays))
         return FSH_OK;
-    return fsh_error_set(
-        error, FSH_ERR_USAGE,
-        "%s: lies in SHARDS, %s, where it would be taken for a class; choose a folder outside",
-        options->output, options->shards);
+    return fsh_error_set(error, FSH_ERR_USAGE, "%s: lies in SHARDS, %s, %s; choose a folder outside",
+                         options->output, fsh_path(dataset),
+                         files ? "where it would be taken for a class"
+                               : "which is to hold the dataset alone");
 }
 
 /* Opens the dataset that the options name, with the kind that the network takes. */
@@ -206,8 +208,8 @@ static FshStatus open_dataset(Session *session, const TrainOptions *options, Ses
         source.train_split = NULL;
     if (!status)
         status = training_data_open(&session->data, &source, error);
-    if (!status)
-        status = check_output_outside(session->data.dataset, options, error);
+    for (size_t i = 0; !status && i < fsh_member_count(session->data.dataset); i++)
+        status = check_output_outside(fsh_member(session->data.dataset, i), options, error);
     if (!status && !evaluates)
         status = plan_set_weights(&session->data.sets, &options->sets, error);
     if (status)
