@@ -514,7 +514,7 @@ TEST_IN_FOLDER(test_a_log_tells_the_time_that_is_left_and_no_digests, folder)
     assert_contains_not(result.err, ", order ");
     for (int epoch = 0; epoch < 3; epoch++) {
         char head[32], line[256];
-        (void)snprintf(head, sizeof head, "\nepoch %d of 3: ", epoch);
+        (void)snprintf(head, sizeof head, "\nepoch %d (%d of 3): ", epoch, epoch + 1);
         const char *at = strstr(result.err, head);
         assert_non_null(at);
         (void)snprintf(line, sizeof line, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);

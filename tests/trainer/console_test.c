@@ -129,9 +129,10 @@ TEST(test_a_terminal_gets_a_line_that_is_taken_away_again)
     console_line(&terminal.console, "done");
     close_terminal(&terminal, text, sizeof text);
     assert_string_equal(
-        text, "\repoch 3/10 step  50/156  Loss 2.25 Acc@1 33.25  lr 0.1  128 images/s  2:05 left  data 20 %, "
-              "compute 80 %"
-              "\033[K\r\033[Kdone\r\n");
+        text,
+        "\repoch 3 (4/10) step  50/156  Loss 2.25 Acc@1 33.25  lr 0.1  128 images/s  2:05 left  data 20 %, "
+        "compute 80 %"
+        "\033[K\r\033[Kdone\r\n");
 }
 
 TEST(test_progress_is_cut_to_the_terminal)
@@ -140,12 +141,12 @@ TEST(test_progress_is_cut_to_the_terminal)
     Terminal terminal = open_terminal(30);
     console_progress(&terminal.console, &step);
     close_terminal(&terminal, text, sizeof text);
-    assert_string_equal(text, "\r3/10  50/156  Loss 2.25 Acc@1\033[K");
+    assert_string_equal(text, "\r4/10  50/156  Loss 2.25 Acc@1\033[K");
     terminal = open_terminal(80); /* all numbers, fewer words */
     console_progress(&terminal.console, &step);
     close_terminal(&terminal, text, sizeof text);
     assert_string_equal(text,
-                        "\r3/10  50/156  Loss 2.25 Acc@1 33.25  lr 0.1  128 images/s  2:05  data 20 %\033[K");
+                        "\r4/10  50/156  Loss 2.25 Acc@1 33.25  lr 0.1  128 images/s  2:05  data 20 %\033[K");
 }
 
 TEST(test_progress_is_not_drawn_more_often_than_one_can_see)

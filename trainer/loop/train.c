@@ -228,7 +228,7 @@ static void look_at(Training *training, const EpochReport *report)
 static void tell_epoch(Training *training, const EpochReport *report)
 {
     const TrainPlan *plan = &training->session.plan;
-    char order[32] = "", left[48] = "", duration[32], place[40], shown[48] = "";
+    char order[32] = "", left[48] = "", duration[32], place[80], shown[48] = "";
     const uint64_t steps = plan_epoch_steps(plan, report->epoch),
                    done = plan_steps_before(plan, report->epoch + 1);
     const double seconds = report->step_seconds / (double)steps * (double)(plan->total_steps - done) +
@@ -241,10 +241,8 @@ static void tell_epoch(Training *training, const EpochReport *report)
     if (report->epoch + 1 < plan->epochs)
         (void)snprintf(left, sizeof left, ", %s left",
                        progress_format_duration(duration, sizeof duration, seconds));
-    console_line(&training->session.console,
-                 "%s of %" PRIu64 ": loss %.4f%s, %.0f images/s, waited for data %.1f %%%s%s",
-                 plan_epoch_text(plan, report->epoch, place, sizeof place),
-                 plan_counts_iterations(plan) ? report->iterations : plan->epochs,
+    console_line(&training->session.console, "%s: loss %.4f%s, %.0f images/s, waited for data %.1f %%%s%s",
+                 plan_place_text(plan, report->epoch, place, sizeof place),
                  metrics_value(&report->train, METRIC_LOSS), shown, report->images_per_second,
                  report->step_seconds > 0 ? 100 * report->loader_wait_seconds / report->step_seconds : 0,
                  left, order);

@@ -39,6 +39,18 @@ const char *plan_epoch_text(const TrainPlan *plan, uint64_t epoch, char *text, s
     return text;
 }
 
+const char *plan_place_text(const TrainPlan *plan, uint64_t epoch, char *text, size_t text_bytes)
+{
+    if (plan_counts_iterations(plan))
+        (void)snprintf(text, text_bytes, "iteration %" PRIu64 " of %" PRIu64,
+                       plan_iterations(plan, plan_steps_before(plan, epoch + 1)),
+                       plan_iterations(plan, plan->total_steps));
+    else
+        (void)snprintf(text, text_bytes, "epoch %" PRIu64 " (%" PRIu64 " of %" PRIu64 ")", epoch, epoch + 1,
+                       plan->epochs);
+    return text;
+}
+
 /* Sets the run's length where it is counted in iterations. An iteration is an update, so that it takes the
  * same images however they are dealt out. */
 static void plan_iterations_of(TrainPlan *plan, const TrainOptions *options)

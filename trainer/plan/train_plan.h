@@ -168,6 +168,9 @@ uint64_t plan_steps_before(const TrainPlan *plan, uint64_t epoch);
 uint64_t plan_iterations(const TrainPlan *plan, uint64_t steps);
 /* Writes what an epoch is called at its end, "epoch 3" or "iteration 20000". Returns text. */
 const char *plan_epoch_text(const TrainPlan *plan, uint64_t epoch, char *text, size_t text_bytes);
+/* Writes the same with how many there are, "epoch 3 (4 of 20)" or "iteration 500 of 2000", to text and
+ * returns it: epochs are numbered from 0, as in all tables, and counted from 1. */
+const char *plan_place_text(const TrainPlan *plan, uint64_t epoch, char *text, size_t text_bytes);
 
 /* Returns the edge of the training images of an epoch. */
 uint32_t plan_edge(const TrainPlan *plan, uint64_t epoch);

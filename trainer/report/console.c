@@ -156,17 +156,18 @@ static void draw(Console *console, const char *text)
 static size_t format_progress(const StepReport *report, bool brief, char *text, size_t text_bytes)
 {
     static const Metric shown[] = {METRIC_LOSS, METRIC_TOP1, METRIC_PSNR};
-    char remaining[32];
+    char remaining[32], place[40] = "";
+    if (!brief)
+        (void)snprintf(place, sizeof place, "epoch %llu (", (unsigned long long)report->epoch);
     const double data_share = report->seconds_mean > 0 ? 100 * report->data_mean / report->seconds_mean : 0;
     size_t length = report->iterations
                         ? append(text, text_bytes, 0, brief ? "%*llu/%llu " : "iteration %*llu/%llu ",
                                  digits_of(report->iterations), (unsigned long long)report->iteration,
                                  (unsigned long long)report->iterations)
-                        : append(text, text_bytes, 0,
-                                 brief ? "%llu/%llu %*llu/%llu " : "epoch %llu/%llu step %*llu/%llu ",
-                                 (unsigned long long)report->epoch, (unsigned long long)report->epochs,
-                                 digits_of(report->steps), (unsigned long long)report->step + 1,
-                                 (unsigned long long)report->steps);
+                        : append(text, text_bytes, 0, "%s%llu/%llu%s%*llu/%llu ", place,
+                                 (unsigned long long)report->epoch + 1, (unsigned long long)report->epochs,
+                                 brief ? " " : ") step ", digits_of(report->steps),
+                                 (unsigned long long)report->step + 1, (unsigned long long)report->steps);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         if (metrics_has(&report->mean, shown[i]))
             length = append(text, text_bytes, length, shown[i] == METRIC_LOSS ? " %s %.4g" : " %s %.2f",

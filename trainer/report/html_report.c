@@ -161,7 +161,7 @@ static const char *unit_of(const HtmlReport *report)
 
 /* ---- status ---- */
 
-/* Adds the state of the run: "Running: epoch 3 of 20, step 120 of 157, about 4:10 left". */
+/* Adds the state of the run: "Running: epoch 3 (4 of 20), step 120 of 157, about 4:10 left". */
 static void add_status(HtmlPage *page, const ReportStatus *status)
 {
     const bool counts = status->iterations > 0;
@@ -182,13 +182,18 @@ static void add_status(HtmlPage *page, const ReportStatus *status)
     else if (status->state == REPORT_FINISHED)
         html_add(page, "<b class=\"ok\">Finished</b>: %" PRIu64 " of %" PRIu64 " epochs", status->epoch,
                  status->epochs);
+    else if (status->epoch >= status->epochs) /* all are done, and the end has not come */
+        html_add(page, "%s: %" PRIu64 " of %" PRIu64 " epochs",
+                 status->state == REPORT_RUNNING ? "<b>Running</b>" : "<b class=\"bad\">Stopped</b>",
+                 status->epoch, status->epochs);
     else
         html_add(page,
-                 status->state == REPORT_RUNNING
-                     ? "<b>Running</b>: epoch %" PRIu64 " of %" PRIu64 ", step %" PRIu64 " of %" PRIu64
-                     : "<b class=\"bad\">Stopped</b> in epoch %" PRIu64 " of %" PRIu64 ", after %" PRIu64
-                       " of %" PRIu64 " steps",
-                 status->epoch, status->epochs, status->step, status->steps);
+                 status->state == REPORT_RUNNING ? "<b>Running</b>: epoch %" PRIu64 " (%" PRIu64
+                                                   " of %" PRIu64 "), step %" PRIu64 " of %" PRIu64
+                                                 : "<b class=\"bad\">Stopped</b> in epoch %" PRIu64
+                                                   " (%" PRIu64 " of %" PRIu64 "), after %" PRIu64
+                                                   " of %" PRIu64 " steps",
+                 status->epoch, status->epoch + 1, status->epochs, status->step, status->steps);
     if (status->state == REPORT_RUNNING && isfinite(status->remaining_seconds))
         html_add(page, ", about <b>%s</b> left",
                  progress_format_duration(text, sizeof text, status->remaining_seconds));

@@ -249,12 +249,18 @@ TEST_IN_FOLDER(test_a_run_that_goes_on_says_where_and_is_loaded_again, folder)
                                     .remaining_seconds = 250,
                                     .written = 1700000000}};
     char *page = write_page(folder, classes_rows, report);
-    assert_contains(page, "<b>Running</b>: epoch 3 of 20, step 40 of 100, about <b>4:10</b> left");
+    assert_contains(page, "<b>Running</b>: epoch 3 (4 of 20), step 40 of 100, about <b>4:10</b> left");
     assert_contains(page, "data-written=\"1700000000\"");
     assert_contains(page, "<progress max=\"2000\" value=\"340\">");
     assert_contains(page, "<meta http-equiv=\"refresh\" content=\"15\">");
     free(page);
     report.status.remaining_seconds = NAN;
+    report.status.epoch = 20; /* after the last, while its files are written */
+    report.status.step = 0;
+    page = write_page(folder, classes_rows, report);
+    assert_contains(page, "<b>Running</b>: 20 of 20 epochs");
+    free(page);
+    report.status.epoch = 3;
     page = write_page(folder, classes_rows, report);
     assert_contains_not(page, " left");
     free(page);
@@ -275,7 +281,7 @@ TEST_IN_FOLDER(test_a_run_that_has_ended_is_not_loaded_again, folder)
     report.status = (ReportStatus){
         .state = REPORT_STOPPED, .epoch = 3, .epochs = 20, .step = 7, .steps = 100, .why = "disk <full>"};
     page = write_page(folder, classes_rows, report);
-    assert_contains(page, "Stopped</b> in epoch 3 of 20, after 7 of 100 steps. disk &lt;full&gt;</p>");
+    assert_contains(page, "Stopped</b> in epoch 3 (4 of 20), after 7 of 100 steps. disk &lt;full&gt;</p>");
     assert_contains_not(page, "http-equiv=\"refresh\"");
     free(page);
 }
