@@ -25,6 +25,18 @@ TEST_IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing, folder)
     run_result_free(&result);
 }
 
+/* They are what was asked for; the log is not. */
+TEST_IN_FOLDER(test_a_quiet_dry_run_prints_its_tables_alone, folder)
+{
+    RunResult result =
+        TRAIN(0, "-q", "-n", "--device", "cpu", "--model", "conv8", make_set(folder, &train_plain));
+    assert_string_equal(result.err, "");
+    assert_int_equal(strncmp(result.out, "layer ", 6), 0);
+    assert_contains(result.out, "training, 32 pixels, activations");
+    assert_contains(result.out, "s on this machine now: training about ");
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_the_memory_of_a_dry_run_adds_up, folder)
 {
     static const char *const kinds[] = {"weights", "weight_copies", "gradients",     "activations", "scratch",
