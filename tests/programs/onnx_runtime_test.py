@@ -125,7 +125,7 @@ def compare(ftrain, write_network, name, edge, channels, options):
 
 
 def main(ftrain, write_network, wanted):
-    # larger ones are other sizes of these, and those of 2 GiB are refused (onnx_network_test)
+    # larger ones are other sizes of these (test_model_is_large), and those of 2 GiB are refused (onnx_network_test)
     networks = [entry["name"] for entry in json.loads(ask(ftrain, "--list-models", "--json")) if entry["costs"][0]["parameters"] < 1e8]
     cases = [(*SIZES.get(name, (64, 3)), name, OPTIONS.get(name, [])) for name in networks]
     cases += [(edge, 3, name, options) for edge, name, options in SHAPES]

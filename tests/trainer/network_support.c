@@ -39,6 +39,17 @@ Graph *test_model(const char *name, int64_t batch, int64_t size, bool training)
     return graph;
 }
 
+bool test_model_is_large(const Model *model)
+{
+    enum { PARAMETERS_MAX = 100000000 };
+    if (model->task != TASK_CLASSIFICATION) /* those have a few million */
+        return false;
+    Graph *graph = test_model(model->name, 1, 64, false);
+    const bool large = graph_parameter_count(graph) > PARAMETERS_MAX;
+    graph_free(&graph);
+    return large;
+}
+
 static void write_input(Program *program, const char *name, const void *values, size_t bytes)
 {
     FshError error = {0};

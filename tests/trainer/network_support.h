@@ -22,6 +22,11 @@ Backend *test_backend(int threads);
 /* Returns the model's graph; fails the test with the message where the model refuses. */
 Graph *test_model(const char *name, int64_t batch, int64_t size, bool training);
 
+/* Returns whether the model has more than a hundred million parameters. Those are other sizes of smaller
+ * models, and tests of every network leave them out for their time and memory; onnx_runtime_test.py does the
+ * same. */
+bool test_model_is_large(const Model *model);
+
 /* Returns a model in training (sgd, momentum 0.9, weight decay 0.01) with weights of seed 1; images, labels
  * and learning rate 0.01 are written. */
 TestNetwork test_network(Backend *backend, const char *name, int64_t batch, int64_t size);

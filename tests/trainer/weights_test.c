@@ -86,20 +86,9 @@ TEST_IN_FOLDER(test_twenty_thousand_long_names_fit, folder)
     free(names);
 }
 
-/* Returns whether it classifies, and has at most a hundred million parameters: larger ones are other sizes of
- * these. */
 static bool is_for_all(const Model *model)
 {
-    const ModelSpec spec = {.batch = 1, .height = 64, .width = 64, .channels = 3, .classes = TEST_CLASSES};
-    const ModelRecipe recipe = {.deviation = {1, 1, 1, 1}, .loss = LOSS_CROSS_ENTROPY};
-    Graph *graph = NULL;
-    FshError error = {0};
-    if (model->task != TASK_CLASSIFICATION)
-        return false;
-    assert_ok(model_graph(model, &spec, &recipe, &graph, &error), &error);
-    const bool small = graph_parameter_count(graph) <= 100000000;
-    graph_free(&graph);
-    return small;
+    return model->task == TASK_CLASSIFICATION && !test_model_is_large(model);
 }
 
 TEST_IN_FOLDER(test_the_number_of_classes_is_known_without_names, folder)
