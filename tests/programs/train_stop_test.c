@@ -133,7 +133,7 @@ static void stop_with(TestFolder *folder, const char *shards, int signal_number,
     assert_true(wait_for_file(weights, 30));
     char *live = test_file_read(test_path(folder, "out%d/report.html", signal_number), NULL);
     assert_contains(live, "<b>Running</b>: epoch ");
-    assert_contains(live, " of 1000000, step ");
+    assert_contains(live, " of 1000000), step ");
     assert_contains(live, "http-equiv=\"refresh\"");
     free(live);
     assert_int_equal(kill(running.process, signal_number), 0);
