@@ -200,6 +200,8 @@ TEST_IN_FOLDER(test_sizes_grow_with_the_epochs, folder)
     REFUSED(2, "--train-crop-size: --progressive says the sizes already", none, "--progressive", "16:32",
             "--train-crop-size", "32", shards);
     REFUSED(1, "images of 16 x 16 pixels: conv8: ", none, CONV8, "--progressive", "16:32", shards);
+    REFUSED(1, "; the weights of toynet are for images of one size: give one to --train-crop-size", none,
+            "--model", "toynet", "--progressive", "16:32", shards);
 }
 
 TEST_IN_FOLDER(test_mixed_samples_have_mixed_labels, folder)

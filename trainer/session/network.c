@@ -71,9 +71,24 @@ static FshStatus build_graph(NetworkProgram *part, const TrainPlan *plan, const 
     return FSH_OK;
 }
 
-static FshStatus make_program(NetworkProgram *part, State *state, FshError *error)
+/* Adds what to do to an error of a graph whose weights have other shapes than the State's: with images of this
+ * size the network has other weights. */
+static void advise_one_size(const TrainPlan *plan, FshError *error)
+{
+    if (!error)
+        return;
+    const FshError told = *error;
+    (void)fsh_error_set(error, FSH_ERR_MISMATCH,
+                        "%s; the weights of %s are for images of one size: give one to --train-crop-size and "
+                        "--val-crop-size, without --progressive",
+                        told.message, plan->model->name);
+}
+
+static FshStatus make_program(NetworkProgram *part, const TrainPlan *plan, State *state, FshError *error)
 {
     FshStatus status = program_new(&part->program, state, part->graph, error);
+    if (status == FSH_ERR_MISMATCH)
+        advise_one_size(plan, error);
     if (status)
         return fsh_error_prepend(error, "batches of %lld images of %lld x %lld pixels",
                                  (long long)part->spec.batch, (long long)part->spec.width,
@@ -126,14 +141,14 @@ static FshStatus open_evaluation(Network *network, FshError *error)
     if (!status && !network->state)
         status = state_new(&network->state, network->backend, part->graph, error);
     if (!status)
-        status = make_program(part, network->state, error);
+        status = make_program(part, plan, network->state, error);
     if (status || !has_average(plan))
         return status;
     status = build_graph(averaged, plan, &plan->evaluation_spec, error);
     if (!status)
         status = state_new(&network->average, network->backend, averaged->graph, error);
     if (!status)
-        status = make_program(averaged, network->average, error);
+        status = make_program(averaged, plan, network->average, error);
     return status;
 }
 
@@ -236,7 +251,7 @@ FshStatus network_open(Network *network, Backend **backend, const TrainPlan *pla
     if (!status && plan->edge_count)
         status = state_new(&network->state, network->backend, network_graph(network), error);
     for (size_t i = 0; !status && i < plan->edge_count; i++)
-        status = make_program(&network->train[i], network->state, error);
+        status = make_program(&network->train[i], plan, network->state, error);
     if (!status && plan->edge_count)
         status = network_open_steps(network, error);
     if (!status && has_evaluation(plan))
@@ -281,7 +296,8 @@ static FshStatus open_size(Network *network, NetworkWeights weights, NetworkProg
 {
     FshStatus status = build_graph(part, network->plan, spec, error);
     if (!status)
-        status = make_program(part, weights == NETWORK_AVERAGED ? network->average : network->state, error);
+        status = make_program(part, network->plan,
+                              weights == NETWORK_AVERAGED ? network->average : network->state, error);
     if (status) {
         free_program(part);
         free_graph(part);
