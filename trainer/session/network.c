@@ -71,8 +71,8 @@ static FshStatus build_graph(NetworkProgram *part, const TrainPlan *plan, const 
     return FSH_OK;
 }
 
-/* Adds what to do to an error of a graph whose weights have other shapes than the State's: with images of this
- * size the network has other weights. */
+/* Adds what to do to an error of a graph whose weights have other shapes than the State's: with images of
+ * this size the network has other weights. */
 static void advise_one_size(const TrainPlan *plan, FshError *error)
 {
     if (!error)
