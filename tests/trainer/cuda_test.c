@@ -479,7 +479,7 @@ CUDA_TEST(test_a_batch_that_does_not_fit_is_told)
     assert_int_equal(program_new(&side.program, side.state, graph, &error), FSH_ERR_MEMORY);
     assert_contains(error.message, "no memory for");
     assert_contains(error.message, "of activations");
-    assert_contains(error.message, "use a smaller batch: of 8192 samples, about ");
+    assert_contains(error.message, "use a smaller --batch-size: of 8192 samples, about ");
     /* and the device is still good */
     side_end(&side);
     graph_free(&graph);
