@@ -261,7 +261,8 @@ TEST(test_program_that_memory_does_not_hold_is_refused)
     test_check(state_new(&state, backend, large, &error), &error);
     assert_int_equal(program_new(&program, state, large, &error), FSH_ERR_MEMORY);
     assert_contains(error.message, "cpu: activations and gradients take ");
-    assert_contains(error.message, " of memory are free; use a smaller --batch-size: of 67108864 samples, about ");
+    assert_contains(error.message,
+                    " of memory are free; use a smaller --batch-size: of 67108864 samples, about ");
     assert_null(program);
     Graph *small = test_model("conv8", 2, 28, true);
     for (int i = 0; i < 2; i++) {

@@ -56,8 +56,9 @@ static cudaError_t call(const void *context, int turn)
         images[i] =
             tensor_of(c->room->images[i] + turn % parts * bytes, s->samples, s->side, s->side, channels[i]);
     }
-    const DeviceTensor filter = tensor_of(c->room->filter, s->out, 3, 3, s->in),
-                       dfilter = tensor_of(c->room->dfilter, s->out, 3, 3, s->in);
+    DeviceTensor filter = tensor_of(c->room->filter, s->out, 3, 3, s->in),
+                 dfilter = tensor_of(c->room->dfilter, s->out, 3, 3, s->in);
+    filter.rows = dfilter.rows = padded_channels(s->out) * 9;
     switch (c->kind) {
     case FORWARD:
         return kernel_implicit_gemm(&images[X], &filter, &images[Y], c->room->stream);

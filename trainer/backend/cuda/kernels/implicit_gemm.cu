@@ -10,7 +10,8 @@
  * units (warpgroup.cuh), and the next row of a square lies a constant distance away, so a tap is the same
  * descriptor begun at another place, with nothing copied twice. Places are 4 more than a multiple of 8, so
  * that the two halves of 4 pixels, which 8 threads write together, are in different banks; distances between
- * the cores of weights are chosen likewise. */
+ * the cores of weights are chosen likewise (backward, where columns are no multiple of 64, two writes
+ * meet). */
 #include "trainer/backend/cuda/kernels/implicit_gemm.cuh"
 
 using namespace fshard;
@@ -235,6 +236,11 @@ __device__ void write_square(const Job<T> &job, int image, int first_row, int fi
     }
 }
 
+__device__ inline int slot_before(int slot, int depth)
+{
+    return slot == 0 ? depth - 1 : slot - 1;
+}
+
 template <typename T, int Columns, int Squares, bool Backward>
 __device__ void compute_all(const Job<T> &job, Ring *ring, char *pixels, char *weights)
 {
@@ -242,19 +248,20 @@ __device__ void compute_all(const Job<T> &job, Ring *ring, char *pixels, char *w
     const Plan &plan = job.plan;
     const Cover &cover = plan.tiles.cover;
     const Places places = padded_places(cover);
-    const int group = (int)threadIdx.x / group_threads - 1, lane = (int)threadIdx.x % 32;
+    const int group = group_of_warp() - 1, lane = (int)threadIdx.x % 32;
     const int part = (int)blockIdx.x % plan.parts, first = part * plan.part,
               count = min(plan.part, job.to_pitch - first);
-    int origins[Squares], used = 0;
+    int origins[Squares], slot = 0;
+    unsigned phase = 0;
 #pragma unroll
     for (int i = 0; i < Squares; i++)
         origins[i] = origin_of(cover, places, group * Squares + i);
     for (int tile = (int)blockIdx.x / plan.parts; tile < plan.tiles.count;
          tile += (int)gridDim.x / plan.parts) {
         float sums[Squares][Columns / 8][4];
-        for (int step = 0; step < job.steps; step++, used++) {
-            const int slot = used % job.depth;
-            barrier_wait(&ring->full[slot], (unsigned)(used / job.depth) & 1);
+        for (int step = 0; step < job.steps; step++) {
+            barrier_wait(&ring->full[slot], phase);
+            __syncwarp(); /* lanes may leave a wait one by one */
             const uint64_t pixel = cores_descriptor(pixels + slot * pixel_bytes(cover),
                                                     places.count * piece_bytes, places.pitch * piece_bytes),
                            weight = cores_descriptor(weights + (job.stays ? step : slot) * W::bytes, W::half,
@@ -266,13 +273,18 @@ __device__ void compute_all(const Job<T> &job, Ring *ring, char *pixels, char *w
                 for (int i = 0; i < Squares; i++)
                     multiply_shared<0, Backward>(
                         T{}, sums[i],
-                        pixel + (unsigned)(origins[i] + tap / taps_across * places.pitch + tap % taps_across),
-                        weight + (unsigned)(tap * W::tap / piece_bytes), step > 0 || tap > 0);
+                        descriptor_at(pixel,
+                                      origins[i] + tap / taps_across * places.pitch + tap % taps_across),
+                        descriptor_at(weight, tap * W::tap / piece_bytes), step > 0 || tap > 0);
             products_end();
             if (step > 0) {
                 products_wait<1>();
                 if (lane == 0)
-                    barrier_arrive(&ring->empty[(used - 1) % job.depth]);
+                    barrier_arrive(&ring->empty[slot_before(slot, job.depth)]);
+            }
+            if (++slot == job.depth) {
+                slot = 0;
+                phase ^= 1;
             }
         }
         products_wait<0>();
@@ -280,7 +292,7 @@ __device__ void compute_all(const Job<T> &job, Ring *ring, char *pixels, char *w
         for (int i = 0; i < Squares; i++)
             products_of(sums[i]);
         if (lane == 0)
-            barrier_arrive(&ring->empty[(used - 1) % job.depth]);
+            barrier_arrive(&ring->empty[slot_before(slot, job.depth)]);
         const Corner corner = corner_of(plan.tiles, tile);
 #pragma unroll
         for (int i = 0; i < Squares; i++) {
@@ -325,17 +337,31 @@ Plan plan_of_cover(const DeviceTensor *to, const Cover &cover, int parts)
     return plan;
 }
 
+/* Returns whether shared memory holds the weights of all steps beside a ring of pixels, as far as it matters
+ * to tell plans apart. */
+bool weights_stay(const Plan &plan, int steps, int weight_bytes)
+{
+    constexpr int room = 224 << 10; /* of such a card */
+    return depth_least * pixel_bytes(plan.tiles.cover) + steps * weight_bytes <= room;
+}
+
 /* Returns the clocks of a plan, as far as they tell plans apart: a product of 64 x columns takes columns / 2
  * on the matrix units and reads (64 + columns) * 32 bytes of shared memory at 128 a clock; what a step reads
  * comes at 20 bytes a clock; a tile begins and ends. */
 double clocks_of(const Plan &plan, int64_t from_pitch)
 {
+    const int steps = ceil_of(from_pitch, step_channels),
+              weight_bytes = taps * halves * plan.columns * piece_bytes;
+    const int streams = processors > plan.parts ? processors / plan.parts : 1,
+              tiles = ceil_of(plan.tiles.count, streams); /* of a block */
     const double product = plan.columns > 64 ? plan.columns / 2.0 : 16 + plan.columns / 4.0;
-    const double compute = taps * squares_of(plan.tiles.cover) * product;
-    const double copy = (pixel_bytes(plan.tiles.cover) + taps * halves * plan.columns * piece_bytes) / 20.0;
-    const double of_tile = ceil_of(from_pitch, step_channels) * (compute > copy ? compute : copy) + 1500;
-    const int streams = processors > plan.parts ? processors / plan.parts : 1;
-    return ceil_of(plan.tiles.count, streams) * of_tile * ceil_of(plan.parts, processors);
+    const double compute = taps * squares_of(plan.tiles.cover) * product,
+                 copy = (pixel_bytes(plan.tiles.cover) + weight_bytes) / 20.0,
+                 later =
+                     weights_stay(plan, steps, weight_bytes) ? pixel_bytes(plan.tiles.cover) / 20.0 : copy;
+    const double first_tile = steps * (compute > copy ? compute : copy),
+                 later_tile = steps * (compute > later ? compute : later);
+    return (first_tile + (tiles - 1) * later_tile + tiles * 1500.0) * ceil_of(plan.parts, processors);
 }
 
 /* Returns the plan that takes the fewest clocks. */
@@ -370,9 +396,10 @@ cudaError_t launch(Job<T> job, cudaStream_t stream)
     job.depth = depth_least;
     while (job.depth < depth_most && bytes_of(job.depth + 1, job.stays ? job.steps : job.depth + 1) <= room)
         job.depth++;
+    /* all of the room, whatever this layer takes: the limit is the function's, and other layers share it */
     const int64_t bytes = bytes_of(job.depth, job.stays ? job.steps : job.depth);
     cudaError_t status =
-        bytes <= room ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)
+        bytes <= room ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room)
                       : cudaErrorNotSupported;
     int device = 0, streams = 0;
     if (status == cudaSuccess)
@@ -445,7 +472,7 @@ extern "C" bool kernel_implicit_gemm_fits(const DeviceTensor *x, const DeviceTen
     return is_image(x, y) && is_image(y, x) && weight->element == x->element &&
            weight->shape[1] == taps_across && weight->shape[2] == taps_across &&
            weight->shape[0] == y->shape[3] && weight->shape[3] == x->shape[3] && weight->pitch == x->pitch &&
-           runs_hopper_code();
+           weight->rank == 4 && weight->rows >= padded_channels(y->shape[3]) * taps && runs_hopper_code();
 }
 
 extern "C" cudaError_t kernel_implicit_gemm(const DeviceTensor *x, const DeviceTensor *weight,

@@ -138,31 +138,35 @@ __device__ void compute_all(const Job<T> &job, Ring *ring, const char *memory, i
 {
     const Cover &cover = job.plan.tiles.cover;
     const Places of_dy = odd_places(cover, 0), of_x = odd_places(cover, 1);
-    const int group = (int)threadIdx.x / group_threads - 1, lane = (int)threadIdx.x % 32;
+    const int group = group_of_warp() - 1, lane = (int)threadIdx.x % 32;
     float sums[taps_across][Columns / 8][4];
-    int used = 0;
+    int used = 0, from_dy[squares_most], from_x[squares_most];
+#pragma unroll
+    for (int s = 0; s < squares_most; s++) {
+        from_dy[s] = origin_of(cover, of_dy, s);
+        from_x[s] = origin_of(cover, of_x, s) + group * of_x.pitch;
+    }
     for (int tile = split; tile < job.plan.tiles.count; tile += job.plan.splits, used++) {
         const char *dy = memory + used % depth * slot_bytes(cover, Columns);
         const uint64_t x =
             cores_descriptor(dy + dy_bytes(cover), of_x.pitch * piece_bytes, of_x.count * piece_bytes);
         unsigned two[2][pairs_at_once][4];
         barrier_wait(&ring->full[used % depth], (unsigned)(used / depth) & 1);
+        __syncwarp(); /* lanes may leave a wait one by one */
 #pragma unroll
         for (int i = 0; i < squares_most * pairs_of_rows / pairs_at_once; i++) {
             const int s = i * pairs_at_once / pairs_of_rows, first = i * pairs_at_once % pairs_of_rows;
-            const int from_dy = origin_of(cover, of_dy, s) + 2 * first * of_dy.pitch,
-                      from_x = origin_of(cover, of_x, s) + (2 * first + group) * of_x.pitch;
             products_wait<1>(); /* those before the last, whose registers these are */
 #pragma unroll
             for (int k = 0; k < pairs_at_once; k++)
-                load_rows(two[i % 2][k], dy, of_dy, from_dy + 2 * k * of_dy.pitch);
+                load_rows(two[i % 2][k], dy, of_dy, from_dy[s] + 2 * (first + k) * of_dy.pitch);
             products_begin();
 #pragma unroll
             for (int k = 0; k < pairs_at_once; k++)
 #pragma unroll
                 for (int tap = 0; tap < taps_across; tap++)
                     multiply_own<1>(T{}, sums[tap], two[i % 2][k],
-                                    x + (unsigned)(from_x + 2 * k * of_x.pitch + tap),
+                                    descriptor_at(x, from_x[s] + 2 * (first + k) * of_x.pitch + tap),
                                     used > 0 || i > 0 || k > 0);
             products_end();
         }
@@ -216,16 +220,25 @@ __global__ void __launch_bounds__(threads, 1) weight_kernel(const __grid_constan
 
 constexpr int join_lanes = 32, join_rows = 8, join_width = 4;
 
+template <typename T> __device__ void store_rounded(T *to, const double (&sums)[join_width])
+{
+    float rounded[join_width];
+#pragma unroll
+    for (int i = 0; i < join_width; i++)
+        rounded[i] = (float)sums[i];
+    store<join_width>(to, rounded);
+}
+
 template <typename T>
 __global__ void __launch_bounds__(join_lanes *join_rows)
     join_kernel(const float *partial, T *dweight, const __grid_constant__ Plan plan, int dy_pitch,
                 int x_pitch)
 {
-    __shared__ float joined[join_rows][join_lanes][join_width];
+    __shared__ double joined[join_rows][join_lanes][join_width];
     const int lane = (int)threadIdx.x % join_lanes, first = (int)threadIdx.x / join_lanes;
     const int64_t of_split = (int64_t)plan.row_blocks * plan.parts * taps * rows * plan.columns,
                   at = ((int64_t)blockIdx.x * join_lanes + lane) * join_width;
-    float sums[join_width] = {};
+    double sums[join_width] = {};
 #pragma unroll 4
     for (int split = first; split < plan.splits; split += join_rows) {
         const float4 four = *reinterpret_cast<const float4 *>(partial + split * of_split + at);
@@ -249,7 +262,7 @@ __global__ void __launch_bounds__(join_lanes *join_rows)
     const int channel = block % plan.row_blocks * rows + row,
               column = block / plan.row_blocks * plan.part + in_part;
     if (channel < dy_pitch && in_part < plan.part && column < x_pitch)
-        store<join_width>(dweight + ((int64_t)channel * taps + tap) * x_pitch + column, sums);
+        store_rounded(dweight + ((int64_t)channel * taps + tap) * x_pitch + column, sums);
 }
 
 /* ---- plans ---- */
@@ -293,11 +306,12 @@ Plan plan_of(const DeviceTensor *dy, const DeviceTensor *x)
 template <typename T, int Columns> cudaError_t launch(const Job<T> &job, cudaStream_t stream)
 {
     void (*const kernel)(Job<T>) = weight_kernel<T, Columns>;
-    const int bytes = depth * slot_bytes(job.plan.tiles.cover, Columns);
+    const int bytes = depth * slot_bytes(job.plan.tiles.cover, Columns),
+              room = shared_bytes_most(reinterpret_cast<const void *>(kernel));
+    /* all of the room, whatever this layer takes: the limit is the function's, and other layers share it */
     const cudaError_t status =
-        bytes <= shared_bytes_most(reinterpret_cast<const void *>(kernel))
-            ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
-            : cudaErrorNotSupported;
+        bytes <= room ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room)
+                      : cudaErrorNotSupported;
     if (status != cudaSuccess)
         return status;
     kernel<<<(unsigned)(job.plan.row_blocks * job.plan.parts * job.plan.splits), threads, (size_t)bytes,

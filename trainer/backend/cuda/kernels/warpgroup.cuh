@@ -2,13 +2,14 @@
  * its threads go on. For code of sm_90a alone. Source: PTX ISA, "Asynchronous warpgroup level matrix
  * instructions".
  *
- * The right operand lies in shared memory as rows of 64 elements, 128 bytes, whose eight vectors of 16 bytes
- * are exchanged (vector_of: the 128-byte swizzle), eight rows to each 1,024 bytes, at a multiple of these.
+ * The right operand lies in shared memory, as rows of 64 elements, 128 bytes, whose eight vectors of 16 bytes
+ * are exchanged (vector_of: the 128-byte swizzle), eight rows to each 1,024 bytes, at a multiple of these; or
+ * as cores (cores_descriptor).
  * The left one lies there too, or in registers: warp w of the group has its rows 16 w to 16 w + 15, as
  * fragments of matrix_units.cuh, and so it has of the sums.
  *
  * Order: products_begin(), multiply_*() any number of times, products_end(), products_wait(). Between begin
- * and wait no register of an operand or a sum is touched. */
+ * and the wait for them no register of these products' operands or sums is touched. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WARPGROUP_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WARPGROUP_CUH
 
@@ -56,6 +57,19 @@ __device__ inline uint64_t cores_descriptor(const void *matrix, int of_sum, int 
 {
     return ((uint64_t)__cvta_generic_to_shared(matrix) & 0x3FFFF) >> 4 | (uint64_t)(of_sum >> 4) << 16 |
            (uint64_t)(across >> 4) << 32;
+}
+
+/* Returns the descriptor of a matrix that begins so many times 16 bytes further on: an addition of 32 bits,
+ * for addresses of shared memory do not carry out of theirs. */
+__device__ inline uint64_t descriptor_at(uint64_t descriptor, int pieces)
+{
+    return (descriptor & 0xFFFFFFFF00000000) | ((uint32_t)descriptor + (uint32_t)pieces);
+}
+
+/* Returns this thread's warp group in its block, as a number that the compiler knows to be the warp's. */
+__device__ inline int group_of_warp()
+{
+    return __shfl_sync(0xFFFFFFFFU, (int)threadIdx.x / group_threads, 0);
 }
 
 /* What is added to a descriptor to go 16 elements along the rows, and 16 rows further. */
