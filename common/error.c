@@ -82,6 +82,19 @@ FshStatus fsh_error_prepend(FshError *error, const char *format, ...)
     return error->status;
 }
 
+void fsh_error_advise(FshError *error, const char *format, ...)
+{
+    if (!error)
+        return;
+    const size_t length = strlen(error->message);
+    (void)snprintf(error->message + length, sizeof error->message - length, "; ");
+    const size_t begin = strlen(error->message);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error->message + begin, sizeof error->message - begin, format, arguments);
+    va_end(arguments);
+}
+
 const char *fsh_strerror(FshStatus status)
 {
     switch (status) {

@@ -63,6 +63,8 @@ FshStatus fsh_error_system(FshError *error, int system_errno, const char *format
 /* Puts "context: " in front of the message, for an outer function that knows the place better. Returns
  * error's status. */
 FshStatus fsh_error_prepend(FshError *error, const char *format, ...) FSH_PRINTF(2, 3);
+/* Puts "; advice" behind the message, for whoever knows what to do. error NULL is fine. */
+void fsh_error_advise(FshError *error, const char *format, ...) FSH_PRINTF(2, 3);
 
 #ifdef __clang_analyzer__
 /* Tells the analyzer, which does not look into error.c, that none of these returns FSH_OK. */

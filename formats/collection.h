@@ -53,8 +53,8 @@ FshStatus fsh_unite_class_names(SplitFile *files, size_t count, FshError *error)
 FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const Collection *collection,
                               SplitFile *opened, FshError *error);
 /* Makes *dataset_ret from a manifest, which it takes over in any case, and the opened files that it lists,
- * which it closes or takes over in any case. (dataset.c) */
+ * which it closes or takes over in any case; opened: [count], with empty ones behind those. (dataset.c) */
 FshStatus fsh_opened_take(FshDataset **dataset_ret, const char *path, const char *folder,
-                          FshManifest *manifest, SplitFile *opened, FshError *error);
+                          FshManifest *manifest, SplitFile *opened, size_t count, FshError *error);
 
 #endif

@@ -489,11 +489,8 @@ FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const 
 }
 
 FshStatus fsh_opened_take(FshDataset **dataset_ret, const char *path, const char *folder,
-                          FshManifest *manifest, SplitFile *opened, FshError *error)
+                          FshManifest *manifest, SplitFile *opened, size_t count, FshError *error)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < manifest->split_count; i++)
-        count += manifest->splits[i].file_count;
     FshStatus status = make_dataset(dataset_ret, path, error);
     if (status) {
         fsh_manifest_free(manifest);

@@ -204,7 +204,7 @@ static FshStatus open_listed(FshDataset **dataset_ret, const char *path, const c
         status = pool_run(cpu_count_available(), count, open_file, &opening, error);
     if (!status) {
         keep_read(manifest, &opening);
-        status = fsh_opened_take(dataset_ret, path, folder, manifest, opening.files, error);
+        status = fsh_opened_take(dataset_ret, path, folder, manifest, opening.files, count, error);
     } else {
         for (size_t i = 0; i < count && opening.files; i++)
             fsh_split_file_close(&opening.files[i]);

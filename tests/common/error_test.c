@@ -70,11 +70,24 @@ TEST(test_long_messages_are_cut_and_stay_texts)
     assert_string_equal(error.message, "in: abc");
 }
 
+TEST(test_advice_stands_behind_the_message)
+{
+    FshError error = {0};
+    (void)fsh_error_set(&error, FSH_ERR_MEMORY, "no memory");
+    fsh_error_advise(&error, "use %d threads", 2);
+    assert_string_equal(error.message, "no memory; use 2 threads");
+    assert_int_equal(error.status, FSH_ERR_MEMORY);
+    for (size_t i = 0; i < sizeof error.message; i++)
+        fsh_error_advise(&error, "more");
+    assert_int_equal(strlen(error.message), sizeof error.message - 1);
+}
+
 TEST(test_an_error_may_be_absent)
 {
     assert_int_equal(fsh_error_set(NULL, FSH_ERR_CORRUPT, "x"), FSH_ERR_CORRUPT);
     assert_int_equal(fsh_error_system(NULL, ENOSPC, "x"), FSH_ERR_NO_SPACE);
     (void)fsh_error_prepend(NULL, "x");
+    fsh_error_advise(NULL, "x");
 }
 
 TEST(test_every_status_has_its_own_words_and_is_no_errno)

@@ -119,6 +119,18 @@ TEST_IN_FOLDER(test_a_link_in_the_source_does_not_lead_into_the_destination, fol
     }
 }
 
+/* Returns the lines of a summary, for a caller to free. */
+static char *print_summary(const ResizeSummary *summary)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    assert_non_null(stream);
+    resize_summary_print(stream, "fresize", summary, false, false);
+    assert_int_equal(fclose(stream), 0);
+    return text;
+}
+
 TEST_IN_FOLDER(test_the_summary_fits_80_columns, folder)
 {
     ResizeSummary summary = {.bytes_before = UINT64_C(150) << 30,
@@ -133,12 +145,7 @@ TEST_IN_FOLDER(test_the_summary_fits_80_columns, folder)
         summary.stage_seconds[i] = 10 + (double)i;
     for (size_t i = 0; i < IMAGE_QUIRK_COUNT; i++)
         summary.quirk_counts[i] = 1234;
-    char *text = NULL;
-    size_t length = 0;
-    FILE *stream = open_memstream(&text, &length);
-    assert_non_null(stream);
-    resize_summary_print(stream, "fresize", &summary, false, false);
-    assert_int_equal(fclose(stream), 0);
+    char *text = print_summary(&summary);
     assert_contains(text, "; the bottleneck is");
     assert_contains(text, "1234 animation");
     for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
@@ -155,12 +162,7 @@ TEST(test_the_summary_keeps_numbers_with_their_percent_signs)
         ResizeSummary summary = {.bytes_before = 1, .seconds = 1};
         for (size_t i = 0; i < RESIZE_STAGE_COUNT; i++)
             summary.stage_seconds[i] = (double)((turn * (7 + 13 * i) + i) % 97 + 1);
-        char *text = NULL;
-        size_t length = 0;
-        FILE *stream = open_memstream(&text, &length);
-        assert_non_null(stream);
-        resize_summary_print(stream, "fresize", &summary, false, false);
-        assert_int_equal(fclose(stream), 0);
+        char *text = print_summary(&summary);
         assert_contains(text, " %");
         assert_contains_not(text, ":   %");
         free(text);

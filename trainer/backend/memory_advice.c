@@ -4,10 +4,8 @@
 
 FshStatus memory_advise(const char *advice, FshError *error)
 {
-    if (!error)
-        return FSH_ERR_MEMORY;
-    const FshError told = *error;
-    return fsh_error_set(error, FSH_ERR_MEMORY, "%s; %s", told.message, advice);
+    fsh_error_advise(error, "%s", advice);
+    return FSH_ERR_MEMORY;
 }
 
 FshStatus memory_advise_batch(int64_t batch, const BatchRoom *room, FshError *error)

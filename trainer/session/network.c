@@ -71,24 +71,14 @@ static FshStatus build_graph(NetworkProgram *part, const TrainPlan *plan, const 
     return FSH_OK;
 }
 
-/* Adds what to do to an error of a graph whose weights have other shapes than the State's: with images of
- * this size the network has other weights. */
-static void advise_one_size(const TrainPlan *plan, FshError *error)
-{
-    if (!error)
-        return;
-    const FshError told = *error;
-    (void)fsh_error_set(error, FSH_ERR_MISMATCH,
-                        "%s; the weights of %s are for images of one size: give one to --train-crop-size and "
-                        "--val-crop-size, without --progressive",
-                        told.message, plan->model->name);
-}
-
 static FshStatus make_program(NetworkProgram *part, const TrainPlan *plan, State *state, FshError *error)
 {
     FshStatus status = program_new(&part->program, state, part->graph, error);
-    if (status == FSH_ERR_MISMATCH)
-        advise_one_size(plan, error);
+    if (status == FSH_ERR_MISMATCH) /* with images of this size the network has weights of other shapes */
+        fsh_error_advise(error,
+                         "the weights of %s are for images of one size: give one to --train-crop-size and "
+                         "--val-crop-size, without --progressive",
+                         plan->model->name);
     if (status)
         return fsh_error_prepend(error, "batches of %lld images of %lld x %lld pixels",
                                  (long long)part->spec.batch, (long long)part->spec.width,

@@ -108,8 +108,8 @@ __device__ void bring_pixels(const Job<T> &job, int step, const int (&elements)[
         const int half = unit % halves, channel = step * step_channels + half * piece;
         const bool there = elements[i] >= 0 && channel < job.from_pitch;
         if (unit / halves < places)
-            bring(to + (half * places + unit / halves) * piece_bytes,
-                  job.from + (there ? elements[i] + channel : 0), there);
+            copy_16_if(to + (half * places + unit / halves) * piece_bytes,
+                       job.from + (there ? elements[i] + channel : 0), there);
     }
 }
 
@@ -128,21 +128,23 @@ __device__ void bring_weights(const Job<T> &job, int step, int first, int count,
             const int channel = step * step_channels + summed;
             const bool there = channel < job.from_pitch;
             if (eight * piece < count)
-                bring(to + tap * W::tap + summed / piece * W::half + eight * W::across +
-                          summed % piece * piece_bytes,
-                      job.weight + (there ? (int64_t)(channel * taps + taps - 1 - tap) * job.weight_pitch +
-                                                first + eight * piece
-                                          : 0),
-                      there);
+                copy_16_if(to + tap * W::tap + summed / piece * W::half + eight * W::across +
+                               summed % piece * piece_bytes,
+                           job.weight + (there
+                                             ? (int64_t)(channel * taps + taps - 1 - tap) * job.weight_pitch +
+                                                   first + eight * piece
+                                             : 0),
+                           there);
         } else {
             const int half = unit % halves, column = unit / halves % Columns, tap = unit / halves / Columns;
             const int channel = step * step_channels + half * piece;
             const bool there = channel < job.from_pitch;
             if (column < count)
-                bring(to + tap * W::tap + half * W::half + column * piece_bytes,
-                      job.weight +
-                          (there ? (int64_t)((first + column) * taps + tap) * job.weight_pitch + channel : 0),
-                      there);
+                copy_16_if(
+                    to + tap * W::tap + half * W::half + column * piece_bytes,
+                    job.weight +
+                        (there ? (int64_t)((first + column) * taps + tap) * job.weight_pitch + channel : 0),
+                    there);
         }
     }
 }
@@ -417,24 +419,9 @@ cudaError_t launch(Job<T> job, cudaStream_t stream)
 template <typename T, bool Backward, int Squares>
 cudaError_t launch_columns(const Job<T> &job, cudaStream_t stream)
 {
-    switch (job.plan.columns) {
-    case 16:
-        return launch<T, 16, Squares, Backward>(job, stream);
-    case 32:
-        return launch<T, 32, Squares, Backward>(job, stream);
-    case 48:
-        return launch<T, 48, Squares, Backward>(job, stream);
-    case 64:
-        return launch<T, 64, Squares, Backward>(job, stream);
-    case 80:
-        return launch<T, 80, Squares, Backward>(job, stream);
-    case 96:
-        return launch<T, 96, Squares, Backward>(job, stream);
-    case 112:
-        return launch<T, 112, Squares, Backward>(job, stream);
-    default:
-        return launch<T, 128, Squares, Backward>(job, stream);
-    }
+    return with_columns<columns_most>(job.plan.columns, [&](auto columns) {
+        return launch<T, decltype(columns)::value, Squares, Backward>(job, stream);
+    });
 }
 
 /* Launches a convolution over `from`, or the gradient that goes from dy to dx. */

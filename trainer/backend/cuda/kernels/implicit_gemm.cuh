@@ -3,6 +3,8 @@
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
 
+#include <type_traits>
+
 #include "trainer/backend/cuda/kernels/async_copy.cuh"
 #include "trainer/backend/cuda/kernels/kernels_implicit_gemm.h"
 #include "trainer/backend/cuda/kernels/tensor_copy.cuh"
@@ -82,12 +84,14 @@ __device__ inline Corner corner_of(const Tiles &tiles, int tile)
             within % tiles.across * side * tiles.cover.columns};
 }
 
-/* Begins to bring 16 bytes, or zeros in their place. */
-__device__ inline void bring(void *to, const void *from, bool there)
+/* Calls launch with the number of columns as a constant: of the multiples of 16 up to Most, the least that
+ * has as many. Begins at Columns. */
+template <int Most, int Columns = 16, typename Launch> cudaError_t with_columns(int columns, Launch launch)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-                 "r"(there ? piece_bytes : 0)
-                 : "memory");
+    if constexpr (Columns < Most)
+        if (columns > Columns)
+            return with_columns<Most, Columns + 16>(columns, launch);
+    return launch(std::integral_constant<int, Columns>{});
 }
 
 /* Returns whether the tensor is a narrow image with as many pixels as the other. */

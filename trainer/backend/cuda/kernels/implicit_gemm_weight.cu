@@ -92,10 +92,11 @@ __device__ void bring_image(const Job<T> &job, const T *from, int pitch, const C
         const bool there =
             image < job.samples && row >= 0 && row < job.height && column >= 0 && column < job.width;
         if (eight * piece < count)
-            bring(to + (eight * places.count + place) * piece_bytes,
-                  from +
-                      (there ? ((image * job.height + row) * job.width + column) * pitch + eight * piece : 0),
-                  there);
+            copy_16_if(to + (eight * places.count + place) * piece_bytes,
+                       from + (there
+                                   ? ((image * job.height + row) * job.width + column) * pitch + eight * piece
+                                   : 0),
+                       there);
     }
 }
 
@@ -319,20 +320,6 @@ template <typename T, int Columns> cudaError_t launch(const Job<T> &job, cudaStr
     return cudaGetLastError();
 }
 
-template <typename T> cudaError_t launch_columns(const Job<T> &job, cudaStream_t stream)
-{
-    switch (job.plan.columns) {
-    case 16:
-        return launch<T, 16>(job, stream);
-    case 32:
-        return launch<T, 32>(job, stream);
-    case 48:
-        return launch<T, 48>(job, stream);
-    default:
-        return launch<T, 64>(job, stream);
-    }
-}
-
 } // namespace
 
 extern "C" uint64_t kernel_implicit_gemm_scratch_bytes(const DeviceTensor *dy, const DeviceTensor *x)
@@ -361,7 +348,8 @@ extern "C" cudaError_t kernel_implicit_gemm_backward_weight(const DeviceTensor *
                             .dy_pitch = (int)dy->pitch,
                             .x_pitch = (int)x->pitch,
                             .plan = plan};
-        const cudaError_t status = launch_columns(job, stream);
+        const cudaError_t status = with_columns<columns_most>(
+            job.plan.columns, [&](auto columns) { return launch<T, decltype(columns)::value>(job, stream); });
         if (status != cudaSuccess)
             return status;
         const int vectors = plan.parts * plan.row_blocks * taps * rows * plan.columns / join_width;

@@ -75,6 +75,6 @@ FshStatus direct_step_milliseconds(CudaBackend *backend, const Step *step, const
     const bool sums = step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS);
     const Timed timed = {step, direct};
     const Trial trial = {enqueue_timed, &timed, direct_step_scratch_bytes(step, direct)};
-    return trial_milliseconds(backend, trial_name(name, TIMED_AS, pattern, sums ? "and sums" : ""), &trial,
-                              milliseconds_ret, error);
+    return trial_milliseconds(backend, trial_name(name, TIMED_AS "%s%s", pattern, sums ? "and sums" : ""),
+                              &trial, milliseconds_ret, error);
 }

@@ -58,6 +58,6 @@ FshStatus implicit_step_milliseconds(CudaBackend *backend, const Step *step, con
 {
     char name[TRIAL_NAME_BYTES];
     const Trial trial = {enqueue_timed, step, implicit_step_scratch_bytes(step)};
-    return trial_milliseconds(backend, trial_name(name, TIMED_AS, pattern, ""), &trial, milliseconds_ret,
+    return trial_milliseconds(backend, trial_name(name, TIMED_AS "%s", pattern), &trial, milliseconds_ret,
                               error);
 }

@@ -75,17 +75,15 @@ static FshStatus enqueue_own(const void *context, void *scratch, cudaStream_t st
 static FshStatus milliseconds_of(CudaBackend *backend, const Step *step, const char *pattern, const char *way,
                                  const Trial *trial, double *milliseconds_ret, FshError *error)
 {
-    char name[1200];
+    char name[TRIAL_NAME_BYTES];
     const DeviceTensor *y = maybe_in(step, NORM_BACK_Y), *dy2 = maybe_in(step, NORM_BACK_DY2);
     const bool whole = dy2 && device_tensor_rows(dy2) == device_tensor_rows(in(step, NORM_BACK_X));
-    const int length = snprintf(name, sizeof name, TIMED_AS "%s%s%s%s%s", pattern, way,
-                                whole ? " dy2"
-                                : dy2 ? " strided dy2"
-                                      : "",
-                                y ? y->element == ELEMENT_U8 ? " signs" : " y" : "",
-                                maybe_out(step, NORM_BACK_DX) ? "" : " g alone");
-    const bool named = length > 0 && (size_t)length < sizeof name;
-    return trial_milliseconds(backend, named ? name : NULL, trial, milliseconds_ret, error);
+    const char *wide = whole ? " dy2" : dy2 ? " strided dy2" : "";
+    return trial_milliseconds(backend,
+                              trial_name(name, TIMED_AS "%s%s%s%s%s", pattern, way, wide,
+                                         y ? y->element == ELEMENT_U8 ? " signs" : " y" : "",
+                                         maybe_out(step, NORM_BACK_DX) ? "" : " g alone"),
+                              trial, milliseconds_ret, error);
 }
 
 /* Returns whether our own kernel is taken: where it fits, and, if plans are timed, takes less time. */

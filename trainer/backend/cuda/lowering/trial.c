@@ -1,5 +1,6 @@
 #include "trainer/backend/cuda/lowering/trial.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "trainer/backend/cuda/device/stream_time.h"
@@ -15,9 +16,12 @@ static FshStatus enqueue_run(const void *context, cudaStream_t stream, FshError 
     return run->trial->enqueue(run->trial->context, run->scratch, stream, error);
 }
 
-const char *trial_name(char name[TRIAL_NAME_BYTES], const char *way, const char *pattern, const char *beside)
+const char *trial_name(char name[TRIAL_NAME_BYTES], const char *format, ...)
 {
-    const int length = snprintf(name, TRIAL_NAME_BYTES, "%s%s%s", way, pattern, beside);
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(name, TRIAL_NAME_BYTES, format, arguments);
+    va_end(arguments);
     return length > 0 && length < TRIAL_NAME_BYTES ? name : NULL;
 }
 

@@ -15,9 +15,8 @@ typedef struct Trial {
 } Trial;
 
 enum { TRIAL_NAME_BYTES = 1200 };
-/* Writes the name of a way's trial: the way, the pattern of cuDNN's plan for the same step, and what is done
- * beside. Returns name; NULL where it is too long. */
-const char *trial_name(char name[TRIAL_NAME_BYTES], const char *way, const char *pattern, const char *beside);
+/* Writes the name of a trial. Returns name; NULL where it is too long. */
+const char *trial_name(char name[TRIAL_NAME_BYTES], const char *format, ...) FSH_PRINTF(2, 3);
 /* Sets *milliseconds_ret to the time of one run, remembered or measured now. name: one line, all that the
  * time depends on but the machine (cudnn_cache_remember); NULL: it is measured, and not kept. Fails as
  * enqueue does, and with FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
