@@ -205,9 +205,6 @@ static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 
 /* ---- or our own kernels for 3 x 3 ---- */
 
-/* Whether they are tried: no card has run them yet. */
-enum { IMPLICIT_GEMM_IS_TRIED = false };
-
 /* Takes our own kernel where it takes less time than cuDNN's plan, each with the passes that it leaves to
  * do. */
 static void try_implicit(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
@@ -230,9 +227,9 @@ static void try_implicit(CudaBackend *backend, Step *step, ConvolutionPlan *plan
 
 /* ---- or a product, of 1 x 1 ---- */
 
-/* Whether it is tried: no card has run it in a convolution's place yet. So many of cuBLASLt's ways are: the
- * later ones are seldom the fastest, and a network has a hundred such layers. */
-enum { MATMUL_IS_TRIED = false, MATMUL_WAYS_TRIED = 4 };
+/* So many of cuBLASLt's ways are tried: the later ones are seldom the fastest, and a network has a hundred
+ * such layers. */
+enum { MATMUL_WAYS_TRIED = 4 };
 
 MatmulStep convolution_product(const Step *step, const ConvolutionPlan *plan)
 {
@@ -275,9 +272,7 @@ FshStatus convolution_choose_way(CudaBackend *backend, Step *step, ConvolutionPl
     want_scratch(step, convolution_own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
     tell_cudnn(step, plan);
     try_direct(backend, step, plan);
-    if (IMPLICIT_GEMM_IS_TRIED)
-        try_implicit(backend, step, plan);
-    if (MATMUL_IS_TRIED)
-        try_matmul(backend, step, plan);
+    try_implicit(backend, step, plan);
+    try_matmul(backend, step, plan);
     return FSH_OK;
 }
