@@ -2,16 +2,13 @@
  *
  * A block has a part of the channels that are written, and walks over tiles of pixels. A tile is 4 squares of
  * 8 x 8 pixels (2 where work is scarce), in one image or in several small ones; two warp groups have half of
- * the squares each, and their sums in registers. A third group brings what they read to shared memory, 16
- * channels at a time and some steps ahead: the pixels of the tile with a border of one, once for all nine
- * taps, and the weights of nine taps. Where the weights of all channels fit, they are brought once and stay.
+ * the squares each, and their sums in registers. A further warp has the copy engine bring what they read to
+ * shared memory, some steps ahead: 64 channels of the tile's pixels with a border of one, once for all nine
+ * taps, and the weights of each tap. Where the weights of all channels fit, they are brought once and stay.
  *
- * Pixels lie as [2 halves of 8 channels][place][8 channels]: 8 neighbours in a row are a core of the matrix
- * units (warpgroup.cuh), and the next row of a square lies a constant distance away, so a tap is the same
- * descriptor begun at another place, with nothing copied twice. Places are 4 more than a multiple of 8, so
- * that the two halves of 4 pixels, which 8 threads write together, are in different banks; distances between
- * the cores of weights are chosen likewise (backward, where columns are no multiple of 64, two writes
- * meet). */
+ * A pixel is a row of 64 channels, and 8 neighbours are the 8 rows that the matrix units take together; the
+ * next row of a square lies a constant distance away. So a tap is the same descriptor begun at another pixel,
+ * with nothing copied twice, and zeros around the images are what the copy engine writes beyond them. */
 #include "trainer/backend/cuda/kernels/implicit_gemm.cuh"
 
 using namespace fshard;
@@ -20,21 +17,10 @@ using namespace fshard::implicit;
 namespace
 {
 
-constexpr int groups = 2, threads = (groups + 1) * group_threads;
-constexpr int step_channels = 16, halves = 2, columns_most = 128;
-/* A step is told to be there when `ahead` later ones are on their way, and used up once the next one is
- * there. */
-constexpr int ahead = 2, depth_least = ahead + 2, depth_most = 8;
-constexpr int units_most = (places_most * halves + group_threads - 1) / group_threads;
-
-/* Returns how the pixels of a tile lie, with room so that the two halves of 4 of them lie in different
- * banks. */
-__host__ __device__ inline Places padded_places(const Cover &cover)
-{
-    Places places = places_of(cover, 1);
-    places.count = (places.count + 3) / 8 * 8 + 4;
-    return places;
-}
+constexpr int groups = 2, threads = groups * group_threads + 32;
+constexpr int columns_most = 128;
+constexpr int pixel_slots = 2;                                      /* of 64 channels of a tile */
+constexpr int weight_slots_least = 4, weight_slots_most = 4 * taps; /* of a tap */
 
 /* How a convolution is computed. */
 struct Plan {
@@ -44,144 +30,92 @@ struct Plan {
 };
 
 template <typename T> struct Job {
-    const T *from, *weight;
+    CUtensorMap pixels, weights;
     T *to;
-    int samples, height, width, from_pitch, to_pitch, weight_pitch;
+    int samples, height, width, to_pitch;
     Plan plan;
-    int steps, depth; /* of 16 channels; of those, how many shared memory holds */
-    bool stays;       /* the weights do */
+    int chunks, last; /* of 64 channels that are summed; of the last one, how many times 16 */
+    int slots;        /* of weights */
+    bool stay;        /* the weights do */
 };
 
 /* ---- shared memory ---- */
 
-/* How the weights of a step lie. Forward, a piece is 8 input channels of an output channel, and a core is 8
- * output channels; backward, a piece is 8 of the channels that are written, and a core is 8 of those that
- * are summed. */
+/* How the weights of a tap and of 64 channels lie: forward, a row is 64 input channels of an output channel;
+ * backward, it is 64 of the channels that are written, of one of those that are summed, with the next 64 in a
+ * block of their own. */
 template <int Columns, bool Backward> struct Weights {
-    static constexpr int across = Backward ? square * 2 + piece_bytes : square * 2; /* from core to core */
-    static constexpr int half = Columns / piece * across + (Backward ? 0 : square);
-    static constexpr int tap = halves * half, bytes = taps * tap;
+    static constexpr int box_rows = Backward ? chunk : Columns;
+    static constexpr int boxes = Backward ? (Columns + chunk - 1) / chunk : 1;
+    static constexpr int box_bytes = box_rows * place_bytes, bytes = boxes * box_bytes;
+    /* From 16 of those that are summed to the next 16. */
+    static constexpr int of_sixteen = (Backward ? sixteen * place_bytes : sixteen * 2) / piece_bytes;
 };
-
-__host__ __device__ inline int pixel_bytes(const Cover &cover)
-{
-    return halves * padded_places(cover).count * piece_bytes;
-}
-
-template <int Columns, bool Backward> int64_t shared_bytes(const Cover &cover, int depth, int weight_steps)
-{
-    return (int64_t)depth * pixel_bytes(cover) + (int64_t)weight_steps * Weights<Columns, Backward>::bytes;
-}
 
 struct Ring {
-    CopyBarrier full[depth_most], empty[depth_most];
+    CopyBarrier pixels_full[pixel_slots], pixels_empty[pixel_slots];
+    CopyBarrier weights_full[weight_slots_most], weights_empty[weight_slots_most];
 };
 
-/* ---- the group that copies ---- */
+/* The barriers lie in front, so that what follows begins where the exchange of vectors does. */
+constexpr int ring_room = (int)(sizeof(Ring) + pattern_bytes - 1) / pattern_bytes * pattern_bytes;
 
-/* Finds the element of each of this thread's pixels, channel 0; below 0: it is outside the image. */
-template <typename T> __device__ void find_pixels(const Job<T> &job, int tile, int (&elements)[units_most])
+template <int Columns, bool Backward> int64_t shared_bytes(const Cover &cover, int slots)
 {
-    const Cover &cover = job.plan.tiles.cover;
-    const Places places = padded_places(cover);
-    const Corner corner = corner_of(job.plan.tiles, tile);
-#pragma unroll
-    for (int i = 0; i < units_most; i++) {
-        const int place = ((int)threadIdx.x % group_threads + i * group_threads) / halves;
-        const int image = corner.image + place / places.of_image,
-                  row = corner.row - 1 + place % places.of_image / places.pitch,
-                  column = corner.column - 1 + place % places.of_image % places.pitch;
-        const bool inside = place < cover.images * places.of_image && image < job.samples && row >= 0 &&
-                            row < job.height && column >= 0 && column < job.width;
-        elements[i] = inside ? ((image * job.height + row) * job.width + column) * job.from_pitch : -1;
-    }
+    return ring_room + pixel_slots * tile_room(cover, 1) + (int64_t)slots * Weights<Columns, Backward>::bytes;
 }
 
-/* Begins to bring 16 channels of a tile's pixels. */
-template <typename T>
-__device__ void bring_pixels(const Job<T> &job, int step, const int (&elements)[units_most], char *to)
-{
-    const int places = padded_places(job.plan.tiles.cover).count;
-#pragma unroll
-    for (int i = 0; i < units_most; i++) {
-        const int unit = (int)threadIdx.x % group_threads + i * group_threads;
-        const int half = unit % halves, channel = step * step_channels + half * piece;
-        const bool there = elements[i] >= 0 && channel < job.from_pitch;
-        if (unit / halves < places)
-            copy_16_if(to + (half * places + unit / halves) * piece_bytes,
-                       job.from + (there ? elements[i] + channel : 0), there);
-    }
-}
+/* A place in a ring, and how often it was gone around, as barriers count it. */
+struct Turn {
+    int slot = 0;
+    unsigned parity = 0;
 
-/* Begins to bring the weights of 16 channels that are summed. Columns after the last channel keep what was
- * there: nobody stores their sums. */
-template <typename T, int Columns, bool Backward>
-__device__ void bring_weights(const Job<T> &job, int step, int first, int count, char *to)
-{
-    using W = Weights<Columns, Backward>;
-    constexpr int units = taps * halves * Columns;
-#pragma unroll 4
-    for (int unit = (int)threadIdx.x % group_threads; unit < units; unit += group_threads) {
-        if (Backward) {
-            const int eight = unit % (Columns / piece), summed = unit / (Columns / piece) % step_channels,
-                      tap = unit / (Columns / piece) / step_channels;
-            const int channel = step * step_channels + summed;
-            const bool there = channel < job.from_pitch;
-            if (eight * piece < count)
-                copy_16_if(to + tap * W::tap + summed / piece * W::half + eight * W::across +
-                               summed % piece * piece_bytes,
-                           job.weight + (there
-                                             ? (int64_t)(channel * taps + taps - 1 - tap) * job.weight_pitch +
-                                                   first + eight * piece
-                                             : 0),
-                           there);
-        } else {
-            const int half = unit % halves, column = unit / halves % Columns, tap = unit / halves / Columns;
-            const int channel = step * step_channels + half * piece;
-            const bool there = channel < job.from_pitch;
-            if (column < count)
-                copy_16_if(
-                    to + tap * W::tap + half * W::half + column * piece_bytes,
-                    job.weight +
-                        (there ? (int64_t)((first + column) * taps + tap) * job.weight_pitch + channel : 0),
-                    there);
+    __device__ void next(int slots)
+    {
+        if (++slot == slots) {
+            slot = 0;
+            parity ^= 1;
         }
     }
-}
+};
 
-/* Brings all steps of a block's tiles, one after the other. */
+/* ---- the thread that has things copied ---- */
+
+/* Has all steps of a block's tiles brought, one after the other. A place is free at first: the phase before
+ * the first counts as ended. */
 template <typename T, int Columns, bool Backward>
 __device__ void bring_all(const Job<T> &job, Ring *ring, char *pixels, char *weights)
 {
     using W = Weights<Columns, Backward>;
-    const int part = (int)blockIdx.x % job.plan.parts, first = part * job.plan.part;
-    const int count = min(job.plan.part, job.to_pitch - first);
-    int brought = 0;
-    for (int tile = (int)blockIdx.x / job.plan.parts; tile < job.plan.tiles.count;
-         tile += (int)gridDim.x / job.plan.parts) {
-        int elements[units_most];
-        find_pixels(job, tile, elements);
-        for (int step = 0; step < job.steps; step++, brought++) {
-            const int slot = brought % job.depth;
-            if (brought >= job.depth)
-                barrier_wait(&ring->empty[slot], (unsigned)(brought / job.depth - 1) & 1);
-            bring_pixels(job, step, elements, pixels + slot * pixel_bytes(job.plan.tiles.cover));
-            if (!job.stays)
-                bring_weights<T, Columns, Backward>(job, step, first, count, weights + slot * W::bytes);
-            else if (brought < job.steps)
-                bring_weights<T, Columns, Backward>(job, step, first, count, weights + step * W::bytes);
-            copies_close();
-            if (brought >= ahead) {
-                copies_wait<ahead>();
-                shared_memory_written();
-                barrier_arrive(&ring->full[(brought - ahead) % job.depth]);
+    const Plan &plan = job.plan;
+    const Cover &cover = plan.tiles.cover;
+    const int first = (int)blockIdx.x % plan.parts * plan.part;
+    Turn pixel, weight;
+    bool is_there = false; /* all weights, for good */
+    for (int tile = (int)blockIdx.x / plan.parts; tile < plan.tiles.count;
+         tile += (int)gridDim.x / plan.parts) {
+        const Corner corner = corner_of(plan.tiles, tile);
+        for (int part = 0; part < job.chunks; part++) {
+            CopyBarrier *full = &ring->pixels_full[pixel.slot];
+            barrier_wait(&ring->pixels_empty[pixel.slot], pixel.parity ^ 1);
+            barrier_expect(full, (unsigned)tile_bytes(cover, 1));
+            copy_box(pixels + pixel.slot * tile_room(cover, 1), &job.pixels, part * chunk, corner.column - 1,
+                     corner.row - 1, corner.image, full);
+            pixel.next(pixel_slots);
+            for (int tap = 0; tap < taps && !is_there; tap++) {
+                const int of_filter = Backward ? taps - 1 - tap : tap;
+                full = &ring->weights_full[weight.slot];
+                barrier_wait(&ring->weights_empty[weight.slot], weight.parity ^ 1);
+                barrier_expect(full, W::bytes);
+                for (int box = 0; box < W::boxes; box++)
+                    copy_box(weights + weight.slot * W::bytes + box * W::box_bytes, &job.weights,
+                             Backward ? first + box * chunk : part * chunk, Backward ? part * chunk : first,
+                             of_filter, full);
+                weight.next(job.slots);
             }
         }
+        is_there = job.stay;
     }
-    copies_wait<0>();
-    shared_memory_written();
-    for (int i = max(brought - ahead, 0); i < brought; i++)
-        barrier_arrive(&ring->full[i % job.depth]);
 }
 
 /* ---- the groups that compute ---- */
@@ -238,10 +172,20 @@ __device__ void write_square(const Job<T> &job, int image, int first_row, int fi
     }
 }
 
-__device__ inline int slot_before(int slot, int depth)
-{
-    return slot == 0 ? depth - 1 : slot - 1;
-}
+/* What a warp has read and must yet give back: the barriers of the step before. */
+struct Owed {
+    CopyBarrier *pixels, *weights; /* NULL: none */
+
+    __device__ void pay()
+    {
+        if ((int)threadIdx.x % 32 != 0)
+            return;
+        if (pixels)
+            barrier_arrive(pixels);
+        if (weights)
+            barrier_arrive(weights);
+    }
+};
 
 template <typename T, int Columns, int Squares, bool Backward>
 __device__ void compute_all(const Job<T> &job, Ring *ring, char *pixels, char *weights)
@@ -249,52 +193,56 @@ __device__ void compute_all(const Job<T> &job, Ring *ring, char *pixels, char *w
     using W = Weights<Columns, Backward>;
     const Plan &plan = job.plan;
     const Cover &cover = plan.tiles.cover;
-    const Places places = padded_places(cover);
-    const int group = group_of_warp() - 1, lane = (int)threadIdx.x % 32;
-    const int part = (int)blockIdx.x % plan.parts, first = part * plan.part,
-              count = min(plan.part, job.to_pitch - first);
-    int origins[Squares], slot = 0;
-    unsigned phase = 0;
+    const Places places = places_of(cover, 1);
+    const int group = group_of_warp();
+    const int first = (int)blockIdx.x % plan.parts * plan.part, count = min(plan.part, job.to_pitch - first);
+    int origins[Squares];
 #pragma unroll
     for (int i = 0; i < Squares; i++)
-        origins[i] = origin_of(cover, places, group * Squares + i);
+        origins[i] = origin_of(cover, places, group * Squares + i) * place_pieces;
+    Turn pixel, weight;
     for (int tile = (int)blockIdx.x / plan.parts; tile < plan.tiles.count;
          tile += (int)gridDim.x / plan.parts) {
         float sums[Squares][Columns / 8][4];
-        for (int step = 0; step < job.steps; step++) {
-            barrier_wait(&ring->full[slot], phase);
-            __syncwarp(); /* lanes may leave a wait one by one */
-            const uint64_t pixel = cores_descriptor(pixels + slot * pixel_bytes(cover),
-                                                    places.count * piece_bytes, places.pitch * piece_bytes),
-                           weight = cores_descriptor(weights + (job.stays ? step : slot) * W::bytes, W::half,
-                                                     W::across);
-            products_begin();
+        Owed owed = {nullptr, nullptr};
+        for (int part = 0; part < job.chunks; part++) {
+            const int sixteens = part + 1 < job.chunks ? chunk / sixteen : job.last;
+            const uint64_t pixel_rows =
+                rows_descriptor(pixels + pixel.slot * tile_room(cover, 1), places.pitch * place_bytes);
+            barrier_wait(&ring->pixels_full[pixel.slot], pixel.parity);
+#pragma unroll 1
+            for (int tap = 0; tap < taps; tap++) {
+                const uint64_t weight_rows =
+                    rows_descriptor(weights + weight.slot * W::bytes, pattern_bytes, W::box_bytes);
+                const int moved = (tap / taps_across * places.pitch + tap % taps_across) * place_pieces;
+                barrier_wait(&ring->weights_full[weight.slot], weight.parity);
+                __syncwarp(); /* lanes may leave a wait one by one */
+                products_begin();
 #pragma unroll
-            for (int tap = 0; tap < taps; tap++)
+                for (int k = 0; k < chunk / sixteen; k++)
+                    if (k < sixteens)
 #pragma unroll
-                for (int i = 0; i < Squares; i++)
-                    multiply_shared<0, Backward>(
-                        T{}, sums[i],
-                        descriptor_at(pixel,
-                                      origins[i] + tap / taps_across * places.pitch + tap % taps_across),
-                        descriptor_at(weight, tap * W::tap / piece_bytes), step > 0 || tap > 0);
-            products_end();
-            if (step > 0) {
+                        for (int i = 0; i < Squares; i++)
+                            multiply_shared<0, Backward>(
+                                T{}, sums[i],
+                                descriptor_at(pixel_rows, origins[i] + moved + k * sixteen * 2 / piece_bytes),
+                                descriptor_at(weight_rows, k * W::of_sixteen), part > 0 || tap > 0 || k > 0);
+                products_end();
                 products_wait<1>();
-                if (lane == 0)
-                    barrier_arrive(&ring->empty[slot_before(slot, job.depth)]);
+                owed.pay();
+                owed = {tap + 1 == taps ? &ring->pixels_empty[pixel.slot] : nullptr,
+                        job.stay ? nullptr : &ring->weights_empty[weight.slot]};
+                weight.next(job.slots);
             }
-            if (++slot == job.depth) {
-                slot = 0;
-                phase ^= 1;
-            }
+            pixel.next(pixel_slots);
         }
+        if (job.stay)
+            weight = Turn{}; /* they came once */
         products_wait<0>();
 #pragma unroll
         for (int i = 0; i < Squares; i++)
             products_of(sums[i]);
-        if (lane == 0)
-            barrier_arrive(&ring->empty[slot_before(slot, job.depth)]);
+        owed.pay();
         const Corner corner = corner_of(plan.tiles, tile);
 #pragma unroll
         for (int i = 0; i < Squares; i++) {
@@ -309,21 +257,25 @@ __device__ void compute_all(const Job<T> &job, Ring *ring, char *pixels, char *w
 template <typename T, int Columns, int Squares, bool Backward>
 __global__ void __launch_bounds__(threads, 1) implicit_gemm_kernel(const __grid_constant__ Job<T> job)
 {
-    extern __shared__ __align__(128) char memory[];
-    __shared__ Ring ring;
-    char *weights = memory + job.depth * pixel_bytes(job.plan.tiles.cover);
+    extern __shared__ __align__(1024) char memory[];
+    Ring *ring = reinterpret_cast<Ring *>(memory);
+    char *pixels = memory + ring_room, *weights = pixels + pixel_slots * tile_room(job.plan.tiles.cover, 1);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < job.depth; i++) {
-            barrier_init(&ring.full[i], group_threads);
-            barrier_init(&ring.empty[i], groups * group_threads / 32);
+        for (int i = 0; i < pixel_slots; i++) {
+            barrier_init(&ring->pixels_full[i], 1);
+            barrier_init(&ring->pixels_empty[i], groups * group_threads / 32);
+        }
+        for (int i = 0; i < job.slots; i++) {
+            barrier_init(&ring->weights_full[i], 1);
+            barrier_init(&ring->weights_empty[i], groups * group_threads / 32);
         }
         barriers_to_copies();
     }
     __syncthreads();
-    if (threadIdx.x < group_threads)
-        bring_all<T, Columns, Backward>(job, &ring, memory, weights);
-    else
-        compute_all<T, Columns, Squares, Backward>(job, &ring, memory, weights);
+    if (threadIdx.x < groups * group_threads)
+        compute_all<T, Columns, Squares, Backward>(job, ring, pixels, weights);
+    else if (threadIdx.x == groups * group_threads)
+        bring_all<T, Columns, Backward>(job, ring, pixels, weights);
 }
 
 /* ---- plans ---- */
@@ -335,35 +287,23 @@ Plan plan_of_cover(const DeviceTensor *to, const Cover &cover, int parts)
     plan.tiles = tiles_of(to, cover);
     plan.part = ceil_of(to->pitch, (int64_t)piece * parts) * piece;
     plan.parts = ceil_of(to->pitch, plan.part);
-    plan.columns = ceil_of(plan.part, 16) * 16;
+    plan.columns = ceil_of(plan.part, sixteen) * sixteen;
     return plan;
-}
-
-/* Returns whether shared memory holds the weights of all steps beside a ring of pixels, as far as it matters
- * to tell plans apart. */
-bool weights_stay(const Plan &plan, int steps, int weight_bytes)
-{
-    constexpr int room = 224 << 10; /* of such a card */
-    return depth_least * pixel_bytes(plan.tiles.cover) + steps * weight_bytes <= room;
 }
 
 /* Returns the clocks of a plan, as far as they tell plans apart: a product of 64 x columns takes columns / 2
  * on the matrix units and reads (64 + columns) * 32 bytes of shared memory at 128 a clock; what a step reads
- * comes at 20 bytes a clock; a tile begins and ends. */
+ * comes at 32 bytes a clock; a tile begins and ends. */
 double clocks_of(const Plan &plan, int64_t from_pitch)
 {
-    const int steps = ceil_of(from_pitch, step_channels),
-              weight_bytes = taps * halves * plan.columns * piece_bytes;
+    const int chunks = ceil_of(from_pitch, chunk), sixteens = ceil_of(from_pitch, sixteen);
     const int streams = processors > plan.parts ? processors / plan.parts : 1,
               tiles = ceil_of(plan.tiles.count, streams); /* of a block */
     const double product = plan.columns > 64 ? plan.columns / 2.0 : 16 + plan.columns / 4.0;
-    const double compute = taps * squares_of(plan.tiles.cover) * product,
-                 copy = (pixel_bytes(plan.tiles.cover) + weight_bytes) / 20.0,
-                 later =
-                     weights_stay(plan, steps, weight_bytes) ? pixel_bytes(plan.tiles.cover) / 20.0 : copy;
-    const double first_tile = steps * (compute > copy ? compute : copy),
-                 later_tile = steps * (compute > later ? compute : later);
-    return (first_tile + (tiles - 1) * later_tile + tiles * 1500.0) * ceil_of(plan.parts, processors);
+    const double compute = sixteens * taps * squares_of(plan.tiles.cover) * product,
+                 copy = chunks * (tile_bytes(plan.tiles.cover, 1) + taps * plan.columns * place_bytes) / 32.0;
+    return (tiles * ((compute > copy ? compute : copy) + 1500.0) + copy / chunks) *
+           ceil_of(plan.parts, processors);
 }
 
 /* Returns the plan that takes the fewest clocks. */
@@ -385,24 +325,45 @@ Plan plan_of(const DeviceTensor *from, const DeviceTensor *to)
 
 /* ---- launches ---- */
 
+/* The tensors of a convolution over `from`, or of the gradient that goes from dy to dx. */
+struct Tensors {
+    const DeviceTensor *from, *weight, *to;
+};
+
 template <typename T, int Columns, int Squares, bool Backward>
-cudaError_t launch(Job<T> job, cudaStream_t stream)
+cudaError_t launch(const Tensors &tensors, const Plan &plan, cudaStream_t stream)
 {
+    using W = Weights<Columns, Backward>;
     void (*const kernel)(Job<T>) = implicit_gemm_kernel<T, Columns, Squares, Backward>;
+    const DeviceTensor *from = tensors.from, *weight = tensors.weight, *to = tensors.to;
     const int64_t room = shared_bytes_most(reinterpret_cast<const void *>(kernel));
-    const Cover &cover = job.plan.tiles.cover;
-    const auto bytes_of = [&](int depth, int weight_steps) {
-        return shared_bytes<Columns, Backward>(cover, depth, weight_steps);
-    };
-    job.stays = bytes_of(depth_least, job.steps) <= room;
-    job.depth = depth_least;
-    while (job.depth < depth_most && bytes_of(job.depth + 1, job.stays ? job.steps : job.depth + 1) <= room)
-        job.depth++;
+    const Cover &cover = plan.tiles.cover;
+    const cuuint64_t filter = (cuuint64_t)weight->pitch * sizeof(T);
+    Job<T> job = {};
+    job.to = data_of<T>(to);
+    job.samples = (int)to->shape[0];
+    job.height = (int)to->shape[1];
+    job.width = (int)to->shape[2];
+    job.to_pitch = (int)to->pitch;
+    job.plan = plan;
+    job.chunks = ceil_of(from->pitch, chunk);
+    job.last = ceil_of(from->pitch - (int64_t)(job.chunks - 1) * chunk, sixteen);
+    job.slots = weight_slots_least;
+    while (job.slots < min(weight_slots_most, job.chunks * taps) &&
+           shared_bytes<Columns, Backward>(cover, job.slots + 1) <= room)
+        job.slots++;
+    job.stay = job.slots == job.chunks * taps;
+    const int64_t bytes = shared_bytes<Columns, Backward>(cover, job.slots);
     /* all of the room, whatever this layer takes: the limit is the function's, and other layers share it */
-    const int64_t bytes = bytes_of(job.depth, job.stays ? job.steps : job.depth);
     cudaError_t status =
         bytes <= room ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room)
                       : cudaErrorNotSupported;
+    if (status == cudaSuccess)
+        status = make_tile_map(&job.pixels, from, cover, 1);
+    if (status == cudaSuccess)
+        status = make_map<3>(&job.weights, weight->element, weight->data,
+                             {(cuuint64_t)weight->pitch, (cuuint64_t)weight->rows / taps, taps},
+                             {filter * taps, filter}, {chunk, W::box_rows, 1});
     int device = 0, streams = 0;
     if (status == cudaSuccess)
         status = cudaGetDevice(&device);
@@ -410,45 +371,24 @@ cudaError_t launch(Job<T> job, cudaStream_t stream)
         status = cudaDeviceGetAttribute(&streams, cudaDevAttrMultiProcessorCount, device);
     if (status != cudaSuccess)
         return status;
-    streams = max(streams / job.plan.parts, 1);
-    kernel<<<(unsigned)(min(streams, job.plan.tiles.count) * job.plan.parts), threads, (size_t)bytes,
-             stream>>>(job);
+    streams = max(streams / plan.parts, 1);
+    kernel<<<(unsigned)(min(streams, plan.tiles.count) * plan.parts), threads, (size_t)bytes, stream>>>(job);
     return cudaGetLastError();
 }
 
-template <typename T, bool Backward, int Squares>
-cudaError_t launch_columns(const Job<T> &job, cudaStream_t stream)
+template <bool Backward> cudaError_t launch_any(const Tensors &tensors, cudaStream_t stream)
 {
-    return with_columns<columns_most>(job.plan.columns, [&](auto columns) {
-        return launch<T, decltype(columns)::value, Squares, Backward>(job, stream);
-    });
-}
-
-/* Launches a convolution over `from`, or the gradient that goes from dy to dx. */
-template <bool Backward>
-cudaError_t launch_any(const DeviceTensor *from, const DeviceTensor *weight, const DeviceTensor *to,
-                       cudaStream_t stream)
-{
-    const Plan plan = plan_of(from, to);
+    const Plan plan = plan_of(tensors.from, tensors.to);
     const auto run = [&](auto zero) {
         using T = decltype(zero);
-        const Job<T> job = {.from = data_of<const T>(from),
-                            .weight = data_of<const T>(weight),
-                            .to = data_of<T>(to),
-                            .samples = (int)to->shape[0],
-                            .height = (int)to->shape[1],
-                            .width = (int)to->shape[2],
-                            .from_pitch = (int)from->pitch,
-                            .to_pitch = (int)to->pitch,
-                            .weight_pitch = (int)weight->pitch,
-                            .plan = plan,
-                            .steps = ceil_of(from->pitch, step_channels),
-                            .depth = 0,
-                            .stays = false};
-        return squares_of(plan.tiles.cover) == squares_most ? launch_columns<T, Backward, 2>(job, stream)
-                                                            : launch_columns<T, Backward, 1>(job, stream);
+        return with_columns<columns_most>(plan.columns, [&](auto columns) {
+            constexpr int most = decltype(columns)::value;
+            return squares_of(plan.tiles.cover) == squares_most
+                       ? launch<T, most, 2, Backward>(tensors, plan, stream)
+                       : launch<T, most, 1, Backward>(tensors, plan, stream);
+        });
     };
-    return from->element == ELEMENT_F16 ? run(__half{}) : run(__nv_bfloat16{});
+    return tensors.from->element == ELEMENT_F16 ? run(__half{}) : run(__nv_bfloat16{});
 }
 
 } // namespace
@@ -465,13 +405,13 @@ extern "C" bool kernel_implicit_gemm_fits(const DeviceTensor *x, const DeviceTen
 extern "C" cudaError_t kernel_implicit_gemm(const DeviceTensor *x, const DeviceTensor *weight,
                                             const DeviceTensor *y, cudaStream_t stream)
 {
-    return kernel_implicit_gemm_fits(x, weight, y) ? launch_any<false>(x, weight, y, stream)
+    return kernel_implicit_gemm_fits(x, weight, y) ? launch_any<false>({x, weight, y}, stream)
                                                    : cudaErrorNotSupported;
 }
 
 extern "C" cudaError_t kernel_implicit_gemm_backward_data(const DeviceTensor *dy, const DeviceTensor *weight,
                                                           const DeviceTensor *dx, cudaStream_t stream)
 {
-    return kernel_implicit_gemm_fits(dx, weight, dy) ? launch_any<true>(dy, weight, dx, stream)
+    return kernel_implicit_gemm_fits(dx, weight, dy) ? launch_any<true>({dy, weight, dx}, stream)
                                                      : cudaErrorNotSupported;
 }

@@ -1,11 +1,10 @@
 /* implicit_gemm.cuh - shared by implicit_gemm.cu and implicit_gemm_weight.cu: how images are cut into tiles,
- * how tiles lie in shared memory, and how they come there. Step by step: implicit_gemm.cu. */
+ * how tiles lie in shared memory, and how the copy engine brings them there. Step by step: implicit_gemm.cu. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
 
 #include <type_traits>
 
-#include "trainer/backend/cuda/kernels/async_copy.cuh"
 #include "trainer/backend/cuda/kernels/kernels_implicit_gemm.h"
 #include "trainer/backend/cuda/kernels/tensor_copy.cuh"
 #include "trainer/backend/cuda/kernels/warpgroup.cuh"
@@ -15,10 +14,14 @@ namespace fshard
 namespace implicit
 {
 
-constexpr int side = 8, square = side * side; /* of pixels, which lie in a tile as cores do */
+constexpr int side = 8, square = side * side; /* of pixels, which are the rows of a product */
 constexpr int piece = 8, piece_bytes = 16;    /* of channels */
+constexpr int chunk = 64;                     /* channels that are brought at a time, */
+constexpr int place_bytes = chunk * 2;        /* of each pixel */
+constexpr int place_pieces = place_bytes / piece_bytes, pattern_bytes = 8 * place_bytes;
+constexpr int sixteen = 16; /* what a product sums at a time */
 constexpr int taps = 9, taps_across = 3;
-constexpr int squares_most = 4, places_most = 404; /* of a tile */
+constexpr int squares_most = 4;
 /* The card that plans are made for: shapes alone decide them. */
 constexpr int processors = 132;
 
@@ -35,7 +38,8 @@ __host__ __device__ inline int squares_of(const Cover &cover)
     return cover.images * cover.rows * cover.columns;
 }
 
-/* How the pixels of a tile lie in shared memory, with so many around each image of it. */
+/* How the pixels of a tile lie in shared memory, with so many around each image of it: as the rows of a right
+ * operand (warpgroup.cuh), row by row, image by image. */
 struct Places {
     int pitch, of_image, count; /* places from row to row, image to image; of all */
 };
@@ -44,6 +48,19 @@ __host__ __device__ inline Places places_of(const Cover &cover, int border)
 {
     const int pitch = side * cover.columns + 2 * border, of_image = (side * cover.rows + 2 * border) * pitch;
     return {pitch, of_image, cover.images * of_image};
+}
+
+/* Returns the bytes of a tile. */
+__host__ __device__ inline int tile_bytes(const Cover &cover, int border)
+{
+    return places_of(cover, border).count * place_bytes;
+}
+
+/* The same, with what is left free behind it, so that the next one begins where the exchange of vectors
+ * does. */
+__host__ __device__ inline int tile_room(const Cover &cover, int border)
+{
+    return (tile_bytes(cover, border) + pattern_bytes - 1) / pattern_bytes * pattern_bytes;
 }
 
 /* Returns the place at which a square of a tile begins, the border before it left out. */
@@ -82,6 +99,18 @@ __device__ inline Corner corner_of(const Tiles &tiles, int tile)
     const int of_image = tiles.across * tiles.down, within = tile % of_image;
     return {tile / of_image * tiles.cover.images, within / tiles.across * side * tiles.cover.rows,
             within % tiles.across * side * tiles.cover.columns};
+}
+
+/* Describes an image to the copy engine, in boxes of 64 channels of a tile. */
+inline cudaError_t make_tile_map(CUtensorMap *map, const DeviceTensor *image, const Cover &cover, int border)
+{
+    const cuuint64_t pixel = (cuuint64_t)image->pitch * sizeof(uint16_t), width = (cuuint64_t)image->shape[2],
+                     height = (cuuint64_t)image->shape[1];
+    return make_map<4>(map, image->element, image->data,
+                       {(cuuint64_t)image->pitch, width, height, (cuuint64_t)image->shape[0]},
+                       {pixel, pixel * width, pixel * width * height},
+                       {chunk, (cuuint32_t)(side * cover.columns + 2 * border),
+                        (cuuint32_t)(side * cover.rows + 2 * border), (cuuint32_t)cover.images});
 }
 
 /* Calls launch with the number of columns as a constant: of the multiples of 16 up to Most, the least that

@@ -74,6 +74,16 @@ __device__ inline void copy_box(void *to, const CUtensorMap *map, int x, int y, 
                  : "memory");
 }
 
+/* The same of rank 4. */
+__device__ inline void copy_box(void *to, const CUtensorMap *map, int x, int y, int z, int w,
+                                CopyBarrier *barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(to)),
+                 "l"((unsigned long long)map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier))
+                 : "memory");
+}
+
 /* Begins to write a box; what lies beyond the tensor is left out. */
 __device__ inline void write_box(const CUtensorMap *map, int x, int y, int z, const void *from)
 {
@@ -114,26 +124,36 @@ inline EncodeTiled map_encoder()
     return encode;
 }
 
-/* Describes a narrow tensor [samples, rows, width] to the copy engine, in boxes of box_rows rows of 64
- * elements, whose vectors lie exchanged (vector_of, warpgroup.cuh). cudaErrorNotSupported: it cannot be. */
-inline cudaError_t make_map(CUtensorMap *map, const DeviceTensor *tensor, int64_t samples, int64_t rows,
-                            unsigned box_rows)
+/* Describes elements of a narrow type to the copy engine, in boxes whose vectors lie exchanged (vector_of,
+ * warpgroup.cuh): axes of so many elements, the innermost first, in strides of so many bytes from the second
+ * on; box: elements of each axis, 64 of the first. cudaErrorNotSupported: it cannot be. */
+template <int Rank>
+cudaError_t make_map(CUtensorMap *map, ElementType element, void *data, const cuuint64_t (&axes)[Rank],
+                     const cuuint64_t (&strides)[Rank - 1], const cuuint32_t (&box)[Rank])
 {
     const EncodeTiled encode = map_encoder();
-    const cuuint64_t pitch = (cuuint64_t)tensor->pitch * sizeof(uint16_t);
-    const cuuint64_t sizes[] = {(cuuint64_t)tensor->pitch, (cuuint64_t)rows, (cuuint64_t)samples};
-    const cuuint64_t strides[] = {pitch, pitch * (cuuint64_t)rows};
-    const cuuint32_t box[] = {64, box_rows, 1}, steps[] = {1, 1, 1};
+    cuuint32_t steps[Rank];
+    for (cuuint32_t &step : steps)
+        step = 1;
     if (!encode)
         return cudaErrorNotSupported;
     return encode(map,
-                  tensor->element == ELEMENT_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                  3, tensor->data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  element == ELEMENT_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                  Rank, data, axes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                   CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
                ? cudaSuccess
                : cudaErrorNotSupported;
+}
+
+/* Describes a narrow tensor [samples, rows, width], in boxes of box_rows rows of 64 elements. */
+inline cudaError_t make_map(CUtensorMap *map, const DeviceTensor *tensor, int64_t samples, int64_t rows,
+                            unsigned box_rows)
+{
+    const cuuint64_t pitch = (cuuint64_t)tensor->pitch * sizeof(uint16_t);
+    return make_map<3>(map, tensor->element, tensor->data,
+                       {(cuuint64_t)tensor->pitch, (cuuint64_t)rows, (cuuint64_t)samples},
+                       {pitch, pitch * (cuuint64_t)rows}, {64, box_rows, 1});
 }
 
 } // namespace fshard

@@ -3,8 +3,7 @@
  * instructions".
  *
  * The right operand lies in shared memory, as rows of 64 elements, 128 bytes, whose eight vectors of 16 bytes
- * are exchanged (vector_of: the 128-byte swizzle), eight rows to each 1,024 bytes, at a multiple of these; or
- * as cores (cores_descriptor).
+ * are exchanged (vector_of: the 128-byte swizzle), eight rows to each 1,024 bytes, at a multiple of these.
  * The left one lies there too, or in registers: warp w of the group has its rows 16 w to 16 w + 15, as
  * fragments of matrix_units.cuh, and so it has of the sums.
  *
@@ -41,22 +40,15 @@ template <typename T> __device__ T *vector_of(T *rows, int row, int vector)
     return rows + row * group_rows + (vector ^ row % 8) * 8;
 }
 
-/* Describes rows to the matrix units. Source: PTX ISA, "Matrix descriptor". */
-__device__ inline uint64_t rows_descriptor(const void *rows)
+/* Describes rows to the matrix units. They may begin anywhere in the pattern of the exchange, for the units
+ * exchange by the address that an element has. eight_rows: bytes from each eight of them to the next;
+ * columns_64: bytes from 64 elements to the next 64, of operands that are taken by rows (b_by_rows). Source:
+ * PTX ISA, "Matrix descriptor"; CUTLASS, "Canonical layouts" of GMMA. */
+__device__ inline uint64_t rows_descriptor(const void *rows, int eight_rows = 1024, int columns_64 = 16)
 {
-    constexpr uint64_t eight_rows = 1024, swizzle_128 = 1;
-    return ((uint64_t)__cvta_generic_to_shared(rows) & 0x3FFFF) >> 4 | (uint64_t)1 << 16 |
-           eight_rows >> 4 << 32 | swizzle_128 << 62;
-}
-
-/* Describes a matrix that lies as cores, 8 x 8 elements in 128 bytes: 8 pieces of 16 bytes one behind the
- * other. By columns a piece is a row's 8 elements, by rows (a_by_rows, b_by_rows) a column's. of_sum: bytes
- * from a core to the next one along what is summed; across: along the other side. Both, and the matrix's
- * place, are multiples of 16. Source: PTX ISA, "Matrix descriptor", no swizzle. */
-__device__ inline uint64_t cores_descriptor(const void *matrix, int of_sum, int across)
-{
-    return ((uint64_t)__cvta_generic_to_shared(matrix) & 0x3FFFF) >> 4 | (uint64_t)(of_sum >> 4) << 16 |
-           (uint64_t)(across >> 4) << 32;
+    constexpr uint64_t swizzle_128 = 1;
+    return ((uint64_t)__cvta_generic_to_shared(rows) & 0x3FFFF) >> 4 | (uint64_t)(columns_64 >> 4) << 16 |
+           (uint64_t)(eight_rows >> 4) << 32 | swizzle_128 << 62;
 }
 
 /* Returns the descriptor of a matrix that begins so many times 16 bytes further on: an addition of 32 bits,
