@@ -12,8 +12,9 @@ void gpu_time_check(cudaError_t code, const char *what);
  * repeated. cudaFree frees it. */
 void *gpu_time_memory(size_t bytes);
 
-/* Returns the median of a call's milliseconds; below 0: it is not supported. The calls are enqueued without a
- * wait in between, so that the device waits for none. turn: 0 for the first, 1 for the second, … */
+/* Returns the median of a call's milliseconds; below 0: it is not supported. Calls are recorded as one graph,
+ * eight behind each other, as they stand in the graph of a program: launched one by one, small ones would
+ * measure the host. turn: 0 for the first, 1 for the second, … */
 double gpu_time_median(cudaError_t (*call)(const void *context, int turn), const void *context,
                        cudaStream_t stream);
 

@@ -187,6 +187,39 @@ struct Owed {
     }
 };
 
+/* Adds what a tap has of 16 times `Sixteens` channels to the sums, or begins them. */
+template <typename T, int Columns, int Squares, bool Backward, int Sixteens>
+__device__ void multiply(float (&sums)[Squares][Columns / 8][4], uint64_t pixels,
+                         const int (&origins)[Squares], int moved, uint64_t weights, int add)
+{
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < Sixteens; k++)
+#pragma unroll
+        for (int i = 0; i < Squares; i++)
+            multiply_shared<0, Backward>(
+                T{}, sums[i], descriptor_at(pixels, origins[i] + moved + k * sixteen * 2 / piece_bytes),
+                descriptor_at(weights, k * Weights<Columns, Backward>::of_sixteen), k > 0 ? 1 : add);
+    products_end();
+}
+
+/* The same of any number of them, up to a chunk: for each there is straight code, since products that a
+ * branch may skip wait for each other. */
+template <typename T, int Columns, int Squares, bool Backward>
+__device__ void multiply_tap(float (&sums)[Squares][Columns / 8][4], uint64_t pixels,
+                             const int (&origins)[Squares], int moved, uint64_t weights, int sixteens,
+                             int add)
+{
+    if (sixteens == 4)
+        multiply<T, Columns, Squares, Backward, 4>(sums, pixels, origins, moved, weights, add);
+    else if (sixteens == 3)
+        multiply<T, Columns, Squares, Backward, 3>(sums, pixels, origins, moved, weights, add);
+    else if (sixteens == 2)
+        multiply<T, Columns, Squares, Backward, 2>(sums, pixels, origins, moved, weights, add);
+    else
+        multiply<T, Columns, Squares, Backward, 1>(sums, pixels, origins, moved, weights, add);
+}
+
 template <typename T, int Columns, int Squares, bool Backward>
 __device__ void compute_all(const Job<T> &job, Ring *ring, char *pixels, char *weights)
 {
@@ -217,17 +250,8 @@ __device__ void compute_all(const Job<T> &job, Ring *ring, char *pixels, char *w
                 const int moved = (tap / taps_across * places.pitch + tap % taps_across) * place_pieces;
                 barrier_wait(&ring->weights_full[weight.slot], weight.parity);
                 __syncwarp(); /* lanes may leave a wait one by one */
-                products_begin();
-#pragma unroll
-                for (int k = 0; k < chunk / sixteen; k++)
-                    if (k < sixteens)
-#pragma unroll
-                        for (int i = 0; i < Squares; i++)
-                            multiply_shared<0, Backward>(
-                                T{}, sums[i],
-                                descriptor_at(pixel_rows, origins[i] + moved + k * sixteen * 2 / piece_bytes),
-                                descriptor_at(weight_rows, k * W::of_sixteen), part > 0 || tap > 0 || k > 0);
-                products_end();
+                multiply_tap<T, Columns, Squares, Backward>(sums, pixel_rows, origins, moved, weight_rows,
+                                                            sixteens, part > 0 || tap > 0);
                 products_wait<1>();
                 owed.pay();
                 owed = {tap + 1 == taps ? &ring->pixels_empty[pixel.slot] : nullptr,
