@@ -175,10 +175,24 @@ static void run_twice(cudaError_t (*run)(Image *const *images, void *scratch), I
 
 enum { X, WEIGHT, Y, IMAGES };
 
+/* The sums of y and of its squares, and scratch for them. */
+typedef struct Moments {
+    DeviceTensor sums;
+    void *scratch;
+} Moments;
+
 static cudaError_t run_forward(Image *const *images, void *scratch)
 {
     (void)scratch;
-    return kernel_implicit_gemm(&images[X]->tensor, &images[WEIGHT]->tensor, &images[Y]->tensor, NULL);
+    return kernel_implicit_gemm(&images[X]->tensor, &images[WEIGHT]->tensor, &images[Y]->tensor, NULL, NULL,
+                                NULL);
+}
+
+static cudaError_t run_with_sums(Image *const *images, void *moments)
+{
+    const Moments *m = moments;
+    return kernel_implicit_gemm(&images[X]->tensor, &images[WEIGHT]->tensor, &images[Y]->tensor, &m->sums,
+                                m->scratch, NULL);
 }
 
 static cudaError_t run_data(Image *const *images, void *scratch)
@@ -192,6 +206,43 @@ static cudaError_t run_weight(Image *const *images, void *scratch)
 {
     return kernel_implicit_gemm_backward_weight(&images[Y]->tensor, &images[X]->tensor,
                                                 &images[WEIGHT]->tensor, scratch, NULL);
+}
+
+/* Computes y with its sums, and expects the same y as without, and the sums of what it has. */
+static void try_sums(const Shape *s, Image *const *images, Image *y)
+{
+    const DeviceTensor *t = &y->tensor;
+    const size_t pitch = (size_t)t->pitch;
+    uint16_t *alone = gpu_read(t->data, bytes_of(t));
+    Moments moments = {{.data = gpu_filled(4 * pitch, 0xFFFF),
+                        .element = ELEMENT_F32,
+                        .rank = 2,
+                        .shape = {2, t->shape[3]},
+                        .pitch = t->pitch,
+                        .rows = 2},
+                       gpu_filled(kernel_implicit_gemm_sums_scratch_bytes(t) / 2, 0xFFFF)};
+    run_twice(run_with_sums, images, y, &moments);
+    uint16_t *with = gpu_read(t->data, bytes_of(t));
+    float *sums = gpu_read(moments.sums.data, 2 * pitch * sizeof *sums);
+    assert_memory_equal(with, alone, bytes_of(t));
+    for (size_t c = 0; c < pitch; c++) {
+        Sums wanted[2] = {{0, 0}, {0, 0}};
+        for (int64_t row = 0; row < t->rows; row++) {
+            const double value = (double)narrow_value(t->element, with[(size_t)row * pitch + c]);
+            add(&wanted[0], value);
+            add(&wanted[1], value * value);
+        }
+        for (size_t k = 0; k < 2; k++)
+            if (!(fabs((double)sums[k * pitch + c] - wanted[k].sum) <= 1e-5 * wanted[k].sizes + 1e-6))
+                fail_msg("%lld x %lld x %lld, %lld to %lld: sum %zu of channel %zu is %.9g, not %.9g",
+                         (long long)s->samples, (long long)s->height, (long long)s->width, (long long)s->in,
+                         (long long)s->out, k, c, (double)sums[k * pitch + c], wanted[k].sum);
+    }
+    free(alone);
+    free(with);
+    free(sums);
+    gpu_check(cudaFree(moments.sums.data));
+    gpu_check(cudaFree(moments.scratch));
 }
 
 typedef enum Kind { FORWARD, DATA_GRADIENT, WEIGHT_GRADIENT } Kind;
@@ -212,6 +263,7 @@ static void try(const Shape *s, ElementType element, Kind kind)
     if (kind == FORWARD) {
         run_twice(run_forward, images, &y, NULL);
         compare("y", s, &y, sum_forward, &x, &weight, PLACES, &random);
+        try_sums(s, images, &y);
     } else if (kind == DATA_GRADIENT) {
         run_twice(run_data, images, &x, NULL);
         compare("dx", s, &x, sum_data, &y, &weight, PLACES, &random);
@@ -267,7 +319,7 @@ TEST(test_what_does_not_fit_is_refused)
     DeviceTensor x = {.element = ELEMENT_F16, .rank = 4, .shape = {1, 8, 8, 8}, .pitch = 8, .rows = 64},
                  weight = {.element = ELEMENT_F16, .rank = 4, .shape = {8, 5, 5, 8}, .pitch = 8, .rows = 200};
     assert_false(kernel_implicit_gemm_fits(&x, &weight, &x));
-    assert_int_equal(kernel_implicit_gemm(&x, &weight, &x, NULL), cudaErrorNotSupported);
+    assert_int_equal(kernel_implicit_gemm(&x, &weight, &x, NULL, NULL, NULL), cudaErrorNotSupported);
     weight.shape[1] = weight.shape[2] = SIDE;
     weight.shape[3] = weight.pitch = 16;
     assert_false(kernel_implicit_gemm_fits(&x, &weight, &x)); /* of a group */

@@ -17,15 +17,6 @@ __device__ inline void copy_16(void *to, const void *from)
         *static_cast<uint4 *>(to) = make_uint4(0, 0, 0, 0);
 }
 
-/* Copies 16 bytes as above, or writes as many zeros, which then belong to the group, too. */
-__device__ inline void copy_16_if(void *to, const void *from, bool there)
-{
-    asm volatile(
-        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
-        "l"(from), "r"(there ? 16 : 0)
-        : "memory");
-}
-
 /* Copies 4 bytes, both ends at a multiple of 4. */
 __device__ inline void copy_4(void *to, const void *from)
 {

@@ -172,16 +172,6 @@ __global__ void __launch_bounds__(block_threads)
                       layout.here_pitch);
 }
 
-/* Joins the moments of the blocks: sums[i] for i < count. */
-__global__ void __launch_bounds__(join_columns *join_rows)
-    join_moments_kernel(const float *partial, float *sums, int parts, int count)
-{
-    const int i = (int)(blockIdx.x * join_columns + threadIdx.x % join_columns);
-    const double sum = join_parts(partial, i, parts, count);
-    if (threadIdx.x < join_columns && i < count)
-        sums[i] = (float)sum;
-}
-
 /* ---- launches ---- */
 
 /* Returns the layout that walks over dx and reads dy. */
@@ -238,9 +228,7 @@ cudaError_t launch_direct(const DeviceTensor *there, const DeviceTensor *weight,
         });
         const int count = 2 * (int)here->pitch;
         if (moments)
-            join_moments_kernel<<<(unsigned)((count + join_columns - 1) / join_columns),
-                                  join_columns * join_rows, 0, stream>>>(partial, data_of<float>(moments),
-                                                                         (int)grid, count);
+            join_moments(partial, data_of<float>(moments), (int)grid, count, stream);
     });
 }
 

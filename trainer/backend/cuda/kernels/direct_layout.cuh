@@ -12,6 +12,7 @@
 
 #include "trainer/backend/cuda/kernels/kernels_direct.h"
 #include "trainer/backend/cuda/kernels/matrix_units.cuh"
+#include "trainer/backend/cuda/kernels/partial_sums.cuh"
 
 namespace fshard
 {
@@ -160,24 +161,6 @@ template <typename T> __device__ unsigned pair_of(T first, T second)
 {
     Pack<T, 2> pack = {{first, second}};
     return *reinterpret_cast<unsigned *>(&pack);
-}
-
-constexpr int join_columns = 32, join_rows = 16;
-
-/* Returns the sum of element i over the parts, in the threads of the first row. */
-__device__ inline double join_parts(const float *partial, int i, int parts, int count)
-{
-    __shared__ double joined[join_rows][join_columns];
-    const int column = (int)threadIdx.x % join_columns, row = (int)threadIdx.x / join_columns;
-    double sum = 0;
-#pragma unroll 8
-    for (int part = i < count ? row : parts; part < parts; part += join_rows)
-        sum += (double)partial[(int64_t)part * count + i];
-    joined[row][column] = sum;
-    __syncthreads();
-    for (int k = 1; k < join_rows && row == 0; k++)
-        sum += joined[k][column];
-    return sum;
 }
 
 /* ---- launches ---- */

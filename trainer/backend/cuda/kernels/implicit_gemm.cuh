@@ -1,5 +1,6 @@
 /* implicit_gemm.cuh - shared by implicit_gemm.cu and implicit_gemm_weight.cu: how images are cut into tiles,
- * how tiles lie in shared memory, and how the copy engine brings them there. Step by step: implicit_gemm.cu. */
+ * how tiles lie in shared memory, and how the copy engine brings them there. Step by step:
+ * implicit_gemm.cu. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
 
@@ -99,6 +100,12 @@ __device__ inline Corner corner_of(const Tiles &tiles, int tile)
     const int of_image = tiles.across * tiles.down, within = tile % of_image;
     return {tile / of_image * tiles.cover.images, within / tiles.across * side * tiles.cover.rows,
             within % tiles.across * side * tiles.cover.columns};
+}
+
+/* Waits for all of the groups that compute, the first of a block. */
+template <int Groups> __device__ void computers_meet()
+{
+    asm volatile("bar.sync 1, %0;" ::"n"(Groups * group_threads) : "memory");
 }
 
 /* Describes an image to the copy engine, in boxes of 64 channels of a tile. */

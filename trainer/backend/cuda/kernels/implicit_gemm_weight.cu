@@ -2,11 +2,12 @@
  * dy [64 channels, pixels] times x [pixels, channels], moved by the tap.
  *
  * A block has 64 channels of dy, a part of the channels of x, and every n-th tile (implicit_gemm.cuh), one
- * after the other. Three warp groups have a row of taps each, and their sums in registers; a thread of a fourth
- * has the next tile brought while they compute. Pixels are rows of 64 channels, and the products sum over them,
- * so that both sides are taken transposed. dy goes through registers, once for a group's three taps: shared
- * memory, whose rate would be the bound, is read a third as often for it. Blocks leave their sums in memory,
- * and a second kernel adds them up in their order. */
+ * after the other. Three warp groups have a row of taps each, and their sums in registers; a thread of a
+ * fourth has the next tile brought while they compute. Pixels are rows of 64 channels, and the products sum
+ * over them, so that both sides are taken transposed. dy goes through registers, once for a group's three
+ * taps: shared memory, whose rate would be the bound, is read a third as often for it. Blocks of a cluster,
+ * which have the same channels and other tiles, add up their sums in shared memory; those of several clusters
+ * lie in memory, and a second kernel adds them up. Always in one order. */
 #include "trainer/backend/cuda/kernels/implicit_gemm.cuh"
 #include "trainer/backend/cuda/kernels/matrix_units.cuh"
 
@@ -29,12 +30,14 @@ struct Plan {
     Tiles tiles;
     int row_blocks, parts, part; /* of dy's channels; of x's, and channels of one */
     int columns;                 /* those, rounded up to what there is an instance for */
-    int splits;                  /* of the tiles */
+    int peers, clusters;         /* blocks of a cluster; clusters that share the tiles */
 };
 
 struct Job {
     CUtensorMap dy, x;
-    float *partial; /* [splits][parts][row_blocks][taps][rows][columns] */
+    /* Float32 [clusters][parts][row_blocks][taps][rows][columns]; of one cluster: dweight itself */
+    void *to;
+    int dy_pitch, x_pitch;
     Plan plan;
 };
 
@@ -51,22 +54,41 @@ __host__ __device__ inline int slot_bytes(const Cover &cover)
     return tile_room(cover, 0) + tile_room(cover, 1);
 }
 
-/* Has a block's tiles brought, one after the other; row, column: its first channels of dy and of x. A slot is
- * free at first: the phase before the first counts as ended. */
-__device__ void bring_all(const Job &job, Ring *ring, char *memory, int split, int row, int column)
+/* What a block has. */
+struct Share {
+    int block;       /* of all rows and parts */
+    int row, column; /* its first channels of dy and of x */
+    int cluster, tile, step;
+};
+
+__device__ inline Share share_of(const Plan &plan)
+{
+    const int blocks = plan.row_blocks * plan.parts, rest = (int)blockIdx.x / plan.peers,
+              block = rest % blocks, cluster = rest / blocks;
+    return {block,
+            block % plan.row_blocks * rows,
+            block / plan.row_blocks * plan.part,
+            cluster,
+            cluster * plan.peers + (int)blockIdx.x % plan.peers,
+            plan.clusters * plan.peers};
+}
+
+/* Has a block's tiles brought, one after the other. A slot is free at first: the phase before the first
+ * counts as ended. */
+__device__ void bring_all(const Job &job, Ring *ring, char *memory, const Share &share)
 {
     const Cover &cover = job.plan.tiles.cover;
     int brought = 0;
-    for (int tile = split; tile < job.plan.tiles.count; tile += job.plan.splits, brought++) {
+    for (int tile = share.tile; tile < job.plan.tiles.count; tile += share.step, brought++) {
         const int slot = brought % depth;
         const Corner corner = corner_of(job.plan.tiles, tile);
         char *to = memory + slot * slot_bytes(cover);
         CopyBarrier *full = &ring->full[slot];
         barrier_wait(&ring->empty[slot], (unsigned)(brought / depth & 1) ^ 1);
         barrier_expect(full, (unsigned)(tile_bytes(cover, 0) + tile_bytes(cover, 1)));
-        copy_box(to, &job.dy, row, corner.column, corner.row, corner.image, full);
-        copy_box(to + tile_room(cover, 0), &job.x, column, corner.column - 1, corner.row - 1, corner.image,
-                 full);
+        copy_box(to, &job.dy, share.row, corner.column, corner.row, corner.image, full);
+        copy_box(to + tile_room(cover, 0), &job.x, share.column, corner.column - 1, corner.row - 1,
+                 corner.image, full);
     }
 }
 
@@ -83,7 +105,7 @@ __device__ void load_rows(unsigned (&two)[4], const char *dy, const Places &plac
 }
 
 template <typename T, int Columns>
-__device__ void compute_all(const Job &job, Ring *ring, const char *memory, int split, float *to)
+__device__ void compute_all(const Job &job, Ring *ring, char *memory, const Share &share)
 {
     const Cover &cover = job.plan.tiles.cover;
     const Places of_dy = places_of(cover, 0), of_x = places_of(cover, 1);
@@ -95,7 +117,7 @@ __device__ void compute_all(const Job &job, Ring *ring, const char *memory, int 
         from_dy[s] = origin_of(cover, of_dy, s);
         from_x[s] = origin_of(cover, of_x, s) + group * of_x.pitch;
     }
-    for (int tile = split; tile < job.plan.tiles.count; tile += job.plan.splits, used++) {
+    for (int tile = share.tile; tile < job.plan.tiles.count; tile += share.step, used++) {
         const char *dy = memory + used % depth * slot_bytes(cover);
         const uint64_t x = rows_descriptor(dy + tile_room(cover, 0), of_x.pitch * place_bytes);
         unsigned two[2][pairs_at_once][4];
@@ -123,17 +145,57 @@ __device__ void compute_all(const Job &job, Ring *ring, const char *memory, int 
         if (lane == 0)
             barrier_arrive(&ring->empty[used % depth]);
     }
+    computers_meet<groups>(); /* all tiles are used up, and give their memory to sums */
     const int row = (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
 #pragma unroll
     for (int tap = 0; tap < taps_across; tap++) {
         products_of(sums[tap]);
-        float *of_tap = to + (group * taps_across + tap) * rows * Columns;
+        float *to = reinterpret_cast<float *>(memory) + (group * taps_across + tap) * rows * Columns;
 #pragma unroll
         for (int j = 0; j < Columns / 8; j++)
 #pragma unroll
             for (int low = 0; low < 2; low++)
-                *reinterpret_cast<float2 *>(of_tap + (row + 8 * low) * Columns + 8 * j + 2 * (lane % 4)) =
-                    make_float2(sums[tap][j][2 * low], sums[tap][j][2 * low + 1]);
+                *reinterpret_cast<float2 *>(to + (row + 8 * low) * Columns + 8 * j + 2 * (lane % 4)) =
+                    used > 0 ? make_float2(sums[tap][j][2 * low], sums[tap][j][2 * low + 1])
+                             : make_float2(0, 0);
+    }
+}
+
+/* Rounds and stores four sums of a block of channels, the at-th of all its taps, rows and columns. */
+template <typename T>
+__device__ void store_four(T *dweight, const Plan &plan, int dy_pitch, int x_pitch, int block, int at,
+                           const float (&four)[4])
+{
+    const int in_part = at % plan.columns, row = at / plan.columns % rows, tap = at / plan.columns / rows;
+    const int channel = block % plan.row_blocks * rows + row,
+              column = block / plan.row_blocks * plan.part + in_part;
+    if (channel < dy_pitch && in_part < plan.part && column < x_pitch)
+        store<4>(dweight + ((int64_t)channel * taps + tap) * x_pitch + column, four);
+}
+
+/* Adds up this block's share of what the blocks of a cluster have in shared memory. */
+template <typename T, int Columns>
+__device__ void join_peers(const Job &job, const char *memory, const Share &share)
+{
+    constexpr int count = taps * rows * Columns;
+    const Plan &plan = job.plan;
+    const int all = groups * group_threads * plan.peers;
+    for (int i = (int)cluster_rank() * groups * group_threads + (int)threadIdx.x; i < count / 4; i += all) {
+        float sums[4] = {};
+        for (int peer = 0; peer < plan.peers; peer++) {
+            const float4 four = load_at(address_at((unsigned)peer, memory + (int64_t)i * 16));
+            sums[0] += four.x;
+            sums[1] += four.y;
+            sums[2] += four.z;
+            sums[3] += four.w;
+        }
+        if (plan.clusters == 1)
+            store_four(static_cast<T *>(job.to), plan, job.dy_pitch, job.x_pitch, share.block, i * 4, sums);
+        else
+            store<4>(static_cast<float *>(job.to) +
+                         ((int64_t)share.cluster * plan.row_blocks * plan.parts + share.block) * count +
+                         i * 4,
+                     sums);
     }
 }
 
@@ -142,8 +204,7 @@ __global__ void __launch_bounds__(threads, 1) weight_kernel(const __grid_constan
 {
     extern __shared__ __align__(1024) char memory[];
     Ring *ring = reinterpret_cast<Ring *>(memory);
-    const int blocks = job.plan.row_blocks * job.plan.parts, block = (int)blockIdx.x % blocks,
-              split = (int)blockIdx.x / blocks;
+    const Share share = share_of(job.plan);
     if (threadIdx.x == 0) {
         for (int i = 0; i < depth; i++) {
             barrier_init(&ring->full[i], 1);
@@ -152,30 +213,24 @@ __global__ void __launch_bounds__(threads, 1) weight_kernel(const __grid_constan
         barriers_to_copies();
     }
     __syncthreads();
+    launch_before_wait();
     if (threadIdx.x < groups * group_threads) {
         registers_take<computer_registers>();
-        compute_all<T, Columns>(job, ring, memory + ring_room, split,
-                                job.partial + (int64_t)blockIdx.x * taps * rows * Columns);
-        return;
+        compute_all<T, Columns>(job, ring, memory + ring_room, share);
+    } else {
+        registers_give<copier_registers>();
+        if (threadIdx.x == groups * group_threads)
+            bring_all(job, ring, memory + ring_room, share);
     }
-    registers_give<copier_registers>();
-    if (threadIdx.x == groups * group_threads)
-        bring_all(job, ring, memory + ring_room, split, block % job.plan.row_blocks * rows,
-                  block / job.plan.row_blocks * job.plan.part);
+    cluster_show();
+    if (threadIdx.x < groups * group_threads)
+        join_peers<T, Columns>(job, memory + ring_room, share);
+    cluster_meet(); /* no peer reads from a block that has left */
 }
 
-/* ---- the sums of all blocks ---- */
+/* ---- the sums of all clusters ---- */
 
 constexpr int join_lanes = 32, join_rows = 8, join_width = 4;
-
-template <typename T> __device__ void store_rounded(T *to, const double (&sums)[join_width])
-{
-    float rounded[join_width];
-#pragma unroll
-    for (int i = 0; i < join_width; i++)
-        rounded[i] = (float)sums[i];
-    store<join_width>(to, rounded);
-}
 
 template <typename T>
 __global__ void __launch_bounds__(join_lanes *join_rows)
@@ -184,12 +239,12 @@ __global__ void __launch_bounds__(join_lanes *join_rows)
 {
     __shared__ double joined[join_rows][join_lanes][join_width];
     const int lane = (int)threadIdx.x % join_lanes, first = (int)threadIdx.x / join_lanes;
-    const int64_t of_split = (int64_t)plan.row_blocks * plan.parts * taps * rows * plan.columns,
+    const int64_t of_cluster = (int64_t)plan.row_blocks * plan.parts * taps * rows * plan.columns,
                   at = ((int64_t)blockIdx.x * join_lanes + lane) * join_width;
     double sums[join_width] = {};
 #pragma unroll 4
-    for (int split = first; split < plan.splits; split += join_rows) {
-        const float4 four = *reinterpret_cast<const float4 *>(partial + split * of_split + at);
+    for (int cluster = first; cluster < plan.clusters; cluster += join_rows) {
+        const float4 four = *reinterpret_cast<const float4 *>(partial + cluster * of_cluster + at);
         sums[0] += four.x;
         sums[1] += four.y;
         sums[2] += four.z;
@@ -205,26 +260,35 @@ __global__ void __launch_bounds__(join_lanes *join_rows)
 #pragma unroll
         for (int i = 0; i < join_width; i++)
             sums[i] += joined[row][lane][i];
-    const int in_part = (int)(at % plan.columns), row = (int)(at / plan.columns % rows),
-              tap = (int)(at / plan.columns / rows % taps), block = (int)(at / plan.columns / rows / taps);
-    const int channel = block % plan.row_blocks * rows + row,
-              column = block / plan.row_blocks * plan.part + in_part;
-    if (channel < dy_pitch && in_part < plan.part && column < x_pitch)
-        store_rounded(dweight + ((int64_t)channel * taps + tap) * x_pitch + column, sums);
+    const int of_block = taps * rows * plan.columns;
+    float rounded[join_width];
+#pragma unroll
+    for (int i = 0; i < join_width; i++)
+        rounded[i] = (float)sums[i];
+    store_four(dweight, plan, dy_pitch, x_pitch, (int)(at / of_block), (int)(at % of_block), rounded);
 }
 
 /* ---- plans ---- */
 
+/* Sizes of clusters, and how many of their blocks such a card runs at once: its processors stand in groups
+ * that hold whole clusters alone. Source: cudaOccupancyMaxActiveClusters on an H200. */
+struct Cluster {
+    int peers, blocks;
+};
+
+constexpr Cluster cluster_sizes[] = {{1, processors}, {2, processors}, {4, 120}, {8, 120}};
+
 /* Returns the clocks of a plan, as far as they tell plans apart: 16 pixels of a tap take columns / 2 on the
  * matrix units; what a tile reads and what blocks leave comes and goes at 32 bytes a clock. */
-double clocks_of(const Plan &plan)
+double clocks_of(const Plan &plan, int blocks_at_once)
 {
-    const int blocks = plan.row_blocks * plan.parts * plan.splits, waves = ceil_of(blocks, processors);
+    const int splits = plan.peers * plan.clusters, blocks = plan.row_blocks * plan.parts * splits,
+              waves = ceil_of(blocks, blocks_at_once);
     const double compute = squares_most * pairs_of_rows * taps * plan.columns / 2.0,
-                 copy = slot_bytes(plan.tiles.cover) / 32.0;
-    const double joining = 2.0 * taps * rows * plan.columns * sizeof(float) / 32;
-    return waves * (ceil_of(plan.tiles.count, plan.splits) * (compute > copy ? compute : copy) + copy +
-                    joining + 2000);
+                 copy = slot_bytes(plan.tiles.cover) / 32.0,
+                 sums = taps * rows * plan.columns * (double)sizeof(float) / 32;
+    const double joining = sums + (plan.clusters > 1 ? 4000 + 2 * sums / plan.peers : 0);
+    return waves * (ceil_of(plan.tiles.count, splits) * (compute > copy ? compute : copy) + copy + joining);
 }
 
 /* Returns the plan that takes the fewest clocks. */
@@ -233,19 +297,24 @@ Plan plan_of(const DeviceTensor *dy, const DeviceTensor *x)
     Plan best = {};
     double least = 0;
     for (const Cover &cover : covers)
-        for (int parts = ceil_of(x->pitch, columns_most), most = parts + 3; parts <= most; parts++) {
-            Plan plan = {};
-            plan.tiles = tiles_of(dy, cover);
-            plan.row_blocks = ceil_of(dy->pitch, rows);
-            plan.part = ceil_of(x->pitch, (int64_t)piece * parts) * piece;
-            plan.parts = ceil_of(x->pitch, plan.part);
-            plan.columns = ceil_of(plan.part, 16) * 16;
-            plan.splits = max(1, min(plan.tiles.count, processors / (plan.row_blocks * plan.parts)));
-            if (squares_of(cover) == squares_most && (least == 0 || clocks_of(plan) < least)) {
-                least = clocks_of(plan);
-                best = plan;
+        for (const Cluster &cluster : cluster_sizes)
+            for (int parts = ceil_of(x->pitch, columns_most), most = parts + 3; parts <= most; parts++) {
+                Plan plan = {};
+                plan.tiles = tiles_of(dy, cover);
+                plan.row_blocks = ceil_of(dy->pitch, rows);
+                plan.part = ceil_of(x->pitch, (int64_t)piece * parts) * piece;
+                plan.parts = ceil_of(x->pitch, plan.part);
+                plan.columns = ceil_of(plan.part, 16) * 16;
+                plan.peers = cluster.peers;
+                plan.clusters = max(1, min(ceil_of(plan.tiles.count, cluster.peers),
+                                           cluster.blocks / (plan.row_blocks * plan.parts * cluster.peers)));
+                const double clocks = clocks_of(plan, cluster.blocks);
+                if (squares_of(cover) == squares_most && (plan.clusters == 1 || plan.peers <= 2) &&
+                    (least == 0 || clocks < least)) {
+                    least = clocks;
+                    best = plan;
+                }
             }
-        }
     return best;
 }
 
@@ -254,7 +323,8 @@ Plan plan_of(const DeviceTensor *dy, const DeviceTensor *x)
 template <typename T, int Columns> cudaError_t launch(const Job &job, cudaStream_t stream)
 {
     void (*const kernel)(Job) = weight_kernel<T, Columns>;
-    const int bytes = ring_room + depth * slot_bytes(job.plan.tiles.cover),
+    const int tiles = depth * slot_bytes(job.plan.tiles.cover),
+              sums = taps * rows * Columns * (int)sizeof(float), bytes = ring_room + max(tiles, sums),
               room = shared_bytes_most(reinterpret_cast<const void *>(kernel));
     /* all of the room, whatever this layer takes: the limit is the function's, and other layers share it */
     const cudaError_t status =
@@ -262,9 +332,9 @@ template <typename T, int Columns> cudaError_t launch(const Job &job, cudaStream
                       : cudaErrorNotSupported;
     if (status != cudaSuccess)
         return status;
-    kernel<<<(unsigned)(job.plan.row_blocks * job.plan.parts * job.plan.splits), threads, (size_t)bytes,
-             stream>>>(job);
-    return cudaGetLastError();
+    return launch_clusters(
+        kernel, (unsigned)(job.plan.row_blocks * job.plan.parts * job.plan.peers * job.plan.clusters),
+        threads, (size_t)bytes, (unsigned)job.plan.peers, stream, job);
 }
 
 } // namespace
@@ -272,8 +342,10 @@ template <typename T, int Columns> cudaError_t launch(const Job &job, cudaStream
 extern "C" uint64_t kernel_implicit_gemm_scratch_bytes(const DeviceTensor *dy, const DeviceTensor *x)
 {
     const Plan plan = plan_of(dy, x);
-    return (uint64_t)plan.splits * (uint64_t)(plan.parts * plan.row_blocks * taps * rows * plan.columns) *
-           sizeof(float);
+    return plan.clusters == 1
+               ? 0
+               : (uint64_t)plan.clusters *
+                     (uint64_t)(plan.parts * plan.row_blocks * taps * rows * plan.columns) * sizeof(float);
 }
 
 extern "C" cudaError_t kernel_implicit_gemm_backward_weight(const DeviceTensor *dy, const DeviceTensor *x,
@@ -283,9 +355,10 @@ extern "C" cudaError_t kernel_implicit_gemm_backward_weight(const DeviceTensor *
     if (!kernel_implicit_gemm_fits(x, dweight, dy))
         return cudaErrorNotSupported;
     const Plan plan = plan_of(dy, x);
-    float *partial = static_cast<float *>(scratch);
     Job job = {};
-    job.partial = partial;
+    job.to = plan.clusters == 1 ? dweight->data : scratch;
+    job.dy_pitch = (int)dy->pitch;
+    job.x_pitch = (int)x->pitch;
     job.plan = plan;
     cudaError_t status = make_tile_map(&job.dy, dy, plan.tiles.cover, 0);
     if (status == cudaSuccess)
@@ -295,11 +368,11 @@ extern "C" cudaError_t kernel_implicit_gemm_backward_weight(const DeviceTensor *
         if (status == cudaSuccess)
             status = with_columns<columns_most>(
                 plan.columns, [&](auto columns) { return launch<T, decltype(columns)::value>(job, stream); });
-        if (status != cudaSuccess)
+        if (status != cudaSuccess || plan.clusters == 1)
             return status;
         const int vectors = plan.parts * plan.row_blocks * taps * rows * plan.columns / join_width;
         join_kernel<T><<<(unsigned)(vectors / join_lanes), join_lanes * join_rows, 0, stream>>>(
-            partial, data_of<T>(dweight), plan, (int)dy->pitch, (int)x->pitch);
+            static_cast<const float *>(scratch), data_of<T>(dweight), plan, (int)dy->pitch, (int)x->pitch);
         return cudaGetLastError();
     };
     return dy->element == ELEMENT_F16 ? run(__half{}) : run(__nv_bfloat16{});

@@ -15,10 +15,13 @@ extern "C" {
  * (or their gradients) on the card in use: one narrow type, no groups, fewer than 2^31 elements each.
  * Otherwise they return cudaErrorNotSupported. */
 bool kernel_implicit_gemm_fits(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y);
+/* Returns the bytes of scratch that kernel_implicit_gemm wants for the sums. */
+uint64_t kernel_implicit_gemm_sums_scratch_bytes(const DeviceTensor *y);
 /* Computes y[n, h, w, o] = sum of x[n, h + i - 1, w + j - 1, c] * weight[o, i, j, c]: sums in float32, in an
- * order that shapes alone decide. */
+ * order that shapes alone decide. sums: f32 [2, pitch of y], set to the sums of y and of its squares over all
+ * pixels with the help of scratch; or NULL. */
 cudaError_t kernel_implicit_gemm(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y,
-                                 cudaStream_t stream);
+                                 const DeviceTensor *sums, void *scratch, cudaStream_t stream);
 /* Computes dx[n, h, w, c] = sum of dy[n, h + 1 - i, w + 1 - j, o] * weight[o, i, j, c], alike. */
 cudaError_t kernel_implicit_gemm_backward_data(const DeviceTensor *dy, const DeviceTensor *weight,
                                                const DeviceTensor *dx, cudaStream_t stream);

@@ -62,6 +62,86 @@ __device__ inline void barrier_wait(CopyBarrier *barrier, unsigned parity)
                      : "memory");
 }
 
+/* ---- clusters ---- */
+
+/* Blocks of a cluster run at once, and reach each other's shared memory; a block that was launched without
+ * one is a cluster of its own. */
+
+__device__ inline unsigned cluster_rank()
+{
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* Waits for all threads of the cluster that have not left. */
+__device__ inline void cluster_meet()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+/* The same, and what they have written to shared memory before is there for all of them. */
+__device__ inline void cluster_show()
+{
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+/* Returns where a block of the cluster has what lies there in this one. */
+__device__ inline unsigned address_at(unsigned rank, const void *memory)
+{
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(memory)), "r"(rank));
+    return there;
+}
+
+__device__ inline float4 load_at(unsigned address)
+{
+    float4 four;
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+                 : "r"(address)
+                 : "memory");
+    return four;
+}
+
+/* Arrives at the barrier that a block of the cluster has there, without showing what this thread has written:
+ * that takes a fence of the whole device. */
+__device__ inline void barrier_arrive_at(unsigned rank, CopyBarrier *barrier)
+{
+    asm volatile(
+        "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(address_at(rank, barrier))
+        : "memory");
+}
+
+/* Waits for the end of the launch before, for kernels of launch_clusters: they begin before it. */
+__device__ inline void launch_before_wait()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* Launches blocks in clusters of so many, which begin while the last blocks of the launch before end. */
+template <typename Job>
+cudaError_t launch_clusters(void (*kernel)(Job), unsigned blocks, unsigned threads, size_t shared_bytes,
+                            unsigned cluster, cudaStream_t stream, const Job &job)
+{
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim.x = cluster;
+    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = cluster > 1 ? 2 : 1;
+    return cudaLaunchKernelEx(&config, kernel, job);
+}
+
 /* ---- copies ---- */
 
 /* Begins to bring a box of a tensor of rank 3 to shared memory; what lies beyond the tensor is zeros. x, y,
@@ -74,7 +154,19 @@ __device__ inline void copy_box(void *to, const CUtensorMap *map, int x, int y, 
                  : "memory");
 }
 
-/* The same of rank 4. */
+/* The same for all blocks of a cluster whose bits are set: each gets it at that place, and at that barrier of
+ * its own. */
+__device__ inline void copy_box_to_all(void *to, const CUtensorMap *map, int x, int y, int z,
+                                       CopyBarrier *barrier, unsigned short blocks)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
+                 "l"((unsigned long long)map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier)),
+                 "h"(blocks)
+                 : "memory");
+}
+
+/* The same of rank 4, for this block. */
 __device__ inline void copy_box(void *to, const CUtensorMap *map, int x, int y, int z, int w,
                                 CopyBarrier *barrier)
 {

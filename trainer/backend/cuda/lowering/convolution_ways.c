@@ -126,13 +126,14 @@ static void tell_cudnn(Step *step, const ConvolutionPlan *plan)
                    epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
 }
 
-/* Returns the milliseconds of our own passes over y, for sums and a bias that is not added yet. */
-static double milliseconds_of_passes(const Step *step, const DeviceTensor *y, bool added)
+/* Returns the milliseconds of our own passes over y, for sums that are not made and a bias that is not added
+ * yet. */
+static double milliseconds_of_passes(const Step *step, const DeviceTensor *y, bool added, bool summed)
 {
     if (step->node->op != OP_CONV2D)
         return 0;
     return (maybe_in(step, CONV_BIAS) && !added ? milliseconds_of_pass(y, true) : 0) +
-           (maybe_out(step, CONV_SUMS) ? milliseconds_of_pass(y, false) : 0);
+           (maybe_out(step, CONV_SUMS) && !summed ? milliseconds_of_pass(y, false) : 0);
 }
 
 /* Returns the milliseconds of cuDNN's plan with the passes before and after it; 0: it was not timed. */
@@ -142,7 +143,7 @@ static double cudnn_milliseconds(const Step *step, const ConvolutionPlan *plan)
     if (!plan->timed || milliseconds <= 0)
         return 0;
     return milliseconds + plan->cut_milliseconds +
-           (plan->fused ? 0 : milliseconds_of_passes(step, &plan->convolution.y, false));
+           (plan->fused ? 0 : milliseconds_of_passes(step, &plan->convolution.y, false, false));
 }
 
 /* Takes cuDNN's plan over patches if there is one and it is faster, or if plans are not timed. */
@@ -215,7 +216,7 @@ static void try_implicit(CudaBackend *backend, Step *step, ConvolutionPlan *plan
     if (plan->way != WAY_CUDNN || theirs <= 0 || !implicit_step_fits(step) ||
         implicit_step_milliseconds(backend, step, cudnn_plan_text(plan->cudnn), &own, &ignored))
         return;
-    own += milliseconds_of_passes(step, &plan->convolution.y, false);
+    own += milliseconds_of_passes(step, &plan->convolution.y, false, true);
     if (own >= theirs)
         return;
     plan->way = WAY_IMPLICIT;
@@ -250,7 +251,8 @@ static void try_matmul(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
         matmul_step_plan(backend, &product, &plan->product, &ignored))
         return;
     const double alone = matmul_step_choose(backend, &product, plan->product, MATMUL_WAYS_TRIED, &way),
-                 own = alone + milliseconds_of_passes(step, &plan->convolution.y, product.bias != NULL);
+                 own =
+                     alone + milliseconds_of_passes(step, &plan->convolution.y, product.bias != NULL, false);
     if (alone <= 0 || own >= theirs) {
         matmul_plan_free(&plan->product);
         return;

@@ -5,7 +5,7 @@
 #include "trainer/backend/cuda/lowering/trial.h"
 
 /* The number changes with the kernels: times of others do not count. */
-#define TIMED_AS "implicit gemm 2: "
+#define TIMED_AS "implicit gemm 5: "
 
 bool implicit_step_fits(const Step *step)
 {
@@ -14,7 +14,8 @@ bool implicit_step_fits(const Step *step)
         return false;
     switch (step->node->op) {
     case OP_CONV2D:
-        return kernel_implicit_gemm_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y));
+        return kernel_implicit_gemm_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y)) &&
+               (!maybe_out(step, CONV_SUMS) || out(step, CONV_SUMS)->pitch == out(step, CONV_Y)->pitch);
     case OP_CONV2D_BACKWARD_DATA:
         return kernel_implicit_gemm_fits(out(step, 0), in(step, CONV_DATA_WEIGHT), in(step, CONV_DATA_DY));
     default:
@@ -23,19 +24,26 @@ bool implicit_step_fits(const Step *step)
     }
 }
 
+/* Returns whether the step is a convolution that makes sums of its result. */
+static bool makes_sums(const Step *step)
+{
+    return step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS);
+}
+
 uint64_t implicit_step_scratch_bytes(const Step *step)
 {
-    return step->node->op == OP_CONV2D_BACKWARD_WEIGHT
-               ? kernel_implicit_gemm_scratch_bytes(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X))
-               : 0;
+    if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT)
+        return kernel_implicit_gemm_scratch_bytes(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X));
+    return makes_sums(step) ? kernel_implicit_gemm_sums_scratch_bytes(out(step, CONV_Y)) : 0;
 }
 
 FshStatus implicit_step_run(const Step *step, void *scratch, cudaStream_t stream, FshError *error)
 {
     switch (step->node->op) {
     case OP_CONV2D:
-        return CUDA_TRY(
-            kernel_implicit_gemm(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y), stream), error);
+        return CUDA_TRY(kernel_implicit_gemm(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y),
+                                             maybe_out(step, CONV_SUMS), scratch, stream),
+                        error);
     case OP_CONV2D_BACKWARD_DATA:
         return CUDA_TRY(kernel_implicit_gemm_backward_data(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT),
                                                            out(step, 0), stream),
@@ -58,6 +66,7 @@ FshStatus implicit_step_milliseconds(CudaBackend *backend, const Step *step, con
 {
     char name[TRIAL_NAME_BYTES];
     const Trial trial = {enqueue_timed, step, implicit_step_scratch_bytes(step)};
-    return trial_milliseconds(backend, trial_name(name, TIMED_AS "%s", pattern), &trial, milliseconds_ret,
-                              error);
+    return trial_milliseconds(backend,
+                              trial_name(name, TIMED_AS "%s%s", pattern, makes_sums(step) ? "and sums" : ""),
+                              &trial, milliseconds_ret, error);
 }

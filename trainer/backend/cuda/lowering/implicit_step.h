@@ -5,8 +5,8 @@
 
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 
-/* Returns whether the kernels can do a step: a convolution without its bias, activation and sums, or one of
- * its gradients without the bias gradient. */
+/* Returns whether the kernels can do a step: a convolution with its sums, without bias and activation, or one
+ * of its gradients without the bias gradient. */
 bool implicit_step_fits(const Step *step);
 uint64_t implicit_step_scratch_bytes(const Step *step);
 FshStatus implicit_step_run(const Step *step, void *scratch, cudaStream_t stream, FshError *error);

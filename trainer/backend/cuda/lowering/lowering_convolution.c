@@ -102,16 +102,17 @@ typedef struct Passes {
 } Passes;
 
 /* Returns the passes that are left. Kernels for depthwise convolutions add the bias and make its gradient;
- * those for few channels add the bias, activate and make the sums. */
+ * those for few channels add the bias, activate and make the sums; those for 3 x 3 make the sums. */
 static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
 {
     const bool forward = step->node->op == OP_CONV2D, depthwise = plan->way == WAY_DEPTHWISE;
     const bool direct = plan->way == WAY_DIRECT;
     const bool added = plan->fused && epilogue_adds_bias(&plan->possible);
-    const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
+    const bool makes_sums =
+        direct || plan->way == WAY_IMPLICIT || (plan->fused && plan->possible.kind == EPILOGUE_SUMS);
     return (Passes){.bias = forward && maybe_in(step, CONV_BIAS) && !depthwise && !direct && !added,
                     .relu = forward && step->node->as.conv.relu && depthwise,
-                    .sums = forward && maybe_out(step, CONV_SUMS) && !direct && !makes_sums,
+                    .sums = forward && maybe_out(step, CONV_SUMS) && !makes_sums,
                     .bias_gradient = step->node->op == OP_CONV2D_BACKWARD_WEIGHT &&
                                      maybe_out(step, CONV_WEIGHT_DBIAS) && !depthwise};
 }
