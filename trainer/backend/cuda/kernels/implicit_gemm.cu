@@ -126,7 +126,7 @@ template <typename T> __device__ Share share_of(const Job<T> &job)
             (int)gridDim.x / plan.parts};
 }
 
-/* Returns whether peers have a tile. */
+/* Returns whether a block or its peer has this tile. */
 template <typename T> __device__ bool has_tile(const Job<T> &job, int tile)
 {
     return tile / job.peers * job.peers < job.plan.tiles.count;
@@ -179,6 +179,9 @@ __device__ void bring_all(const Job<T> &job, const Memory<T, Columns> &memory)
         }
         is_there = job.stay;
     }
+    /* a block leaves when all that its peer gives back has come */
+    for (int i = 0; i < job.slots && job.peers > 1; i++, weight.next(job.slots))
+        barrier_wait(&ring->weights_empty[weight.slot], weight.parity ^ 1);
 }
 
 /* ---- the groups that compute ---- */
@@ -387,13 +390,13 @@ __device__ void compute_all(const Job<T> &job, const Memory<T, Columns> &memory)
         for (int part = 0; part < job.chunks; part++) {
             const int sixteens = part + 1 < job.chunks ? chunk / sixteen : job.last;
             if (sixteens == 4)
-                multiply<T, Columns, Squares, Backward, 4>(job, memory, &walk, sums, part);
+                multiply<T, Columns, Squares, Backward, 4>(job, memory, &walk, sums, part > 0);
             else if (sixteens == 3)
-                multiply<T, Columns, Squares, Backward, 3>(job, memory, &walk, sums, part);
+                multiply<T, Columns, Squares, Backward, 3>(job, memory, &walk, sums, part > 0);
             else if (sixteens == 2)
-                multiply<T, Columns, Squares, Backward, 2>(job, memory, &walk, sums, part);
+                multiply<T, Columns, Squares, Backward, 2>(job, memory, &walk, sums, part > 0);
             else
-                multiply<T, Columns, Squares, Backward, 1>(job, memory, &walk, sums, part);
+                multiply<T, Columns, Squares, Backward, 1>(job, memory, &walk, sums, part > 0);
         }
         if (job.stay)
             walk.weight = Turn{}; /* they came once */
@@ -449,7 +452,6 @@ __global__ void __launch_bounds__(threads, 1) implicit_gemm_kernel(const __grid_
         if (threadIdx.x == groups * group_threads)
             bring_all<T, Columns, Backward>(job, memory);
     }
-    cluster_meet(); /* no peer writes to a block that has left */
 }
 
 /* ---- launches ---- */
@@ -510,7 +512,8 @@ cudaError_t launch(const Tensors &tensors, const Plan &plan, int *streams, cudaS
                            (unsigned)job.peers, stream, job);
 }
 
-/* streams: set to how many there are, each with moments of its own. */
+/* Computes a convolution or its data gradient; sets *streams to how many streams of tiles there are, each
+ * with moments of its own. */
 template <bool Backward> cudaError_t launch_any(const Tensors &tensors, int *streams, cudaStream_t stream)
 {
     const Plan plan = plan_of(tensors.from, tensors.to);
@@ -534,7 +537,7 @@ extern "C" bool kernel_implicit_gemm_fits(const DeviceTensor *x, const DeviceTen
     return is_image(x, y) && is_image(y, x) && weight->element == x->element &&
            weight->shape[1] == taps_across && weight->shape[2] == taps_across &&
            weight->shape[0] == y->shape[3] && weight->shape[3] == x->shape[3] && weight->pitch == x->pitch &&
-           weight->rank == 4 && weight->rows >= padded_channels(y->shape[3]) * taps && runs_hopper_code();
+           weight->rank == 4 && weight->rows >= y->pitch * taps && map_encoder() && runs_hopper_code();
 }
 
 extern "C" uint64_t kernel_implicit_gemm_sums_scratch_bytes(const DeviceTensor *y)

@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
+#include "trainer/backend/cuda/kernels/cluster.cuh"
 #include "trainer/backend/cuda/kernels/kernels_implicit_gemm.h"
-#include "trainer/backend/cuda/kernels/tensor_copy.cuh"
 #include "trainer/backend/cuda/kernels/warpgroup.cuh"
 
 namespace fshard
@@ -45,6 +45,7 @@ struct Places {
     int pitch, of_image, count; /* places from row to row, image to image; of all */
 };
 
+/* Returns how a tile lies, with so many pixels around each image of it. */
 __host__ __device__ inline Places places_of(const Cover &cover, int border)
 {
     const int pitch = side * cover.columns + 2 * border, of_image = (side * cover.rows + 2 * border) * pitch;
@@ -57,8 +58,8 @@ __host__ __device__ inline int tile_bytes(const Cover &cover, int border)
     return places_of(cover, border).count * place_bytes;
 }
 
-/* The same, with what is left free behind it, so that the next one begins where the exchange of vectors
- * does. */
+/* Returns these bytes with what is left free behind them, so that the next tile begins where the exchange of
+ * vectors does. */
 __host__ __device__ inline int tile_room(const Cover &cover, int border)
 {
     return (tile_bytes(cover, border) + pattern_bytes - 1) / pattern_bytes * pattern_bytes;
@@ -83,6 +84,7 @@ inline int ceil_of(int64_t value, int64_t by)
     return (int)((value + by - 1) / by);
 }
 
+/* Returns the tiles of a cover. */
 inline Tiles tiles_of(const DeviceTensor *image, const Cover &cover)
 {
     const int across = ceil_of(image->shape[2], side * cover.columns),
@@ -95,6 +97,7 @@ struct Corner {
     int image, row, column;
 };
 
+/* Returns where a tile begins; one behind the last begins in an image behind the last. */
 __device__ inline Corner corner_of(const Tiles &tiles, int tile)
 {
     const int of_image = tiles.across * tiles.down, within = tile % of_image;

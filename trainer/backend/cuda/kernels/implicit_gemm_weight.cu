@@ -5,9 +5,9 @@
  * after the other. Three warp groups have a row of taps each, and their sums in registers; a thread of a
  * fourth has the next tile brought while they compute. Pixels are rows of 64 channels, and the products sum
  * over them, so that both sides are taken transposed. dy goes through registers, once for a group's three
- * taps: shared memory, whose rate would be the bound, is read a third as often for it. Blocks of a cluster,
- * which have the same channels and other tiles, add up their sums in shared memory; those of several clusters
- * lie in memory, and a second kernel adds them up. Always in one order. */
+ * taps: shared memory, whose rate would be the bound, is read a third as often for it. Where one cluster has
+ * all tiles, its blocks add up their sums in each other's shared memory; else blocks leave them in memory,
+ * and a second kernel adds them up. Always in one order. */
 #include "trainer/backend/cuda/kernels/implicit_gemm.cuh"
 #include "trainer/backend/cuda/kernels/matrix_units.cuh"
 
@@ -30,7 +30,8 @@ struct Plan {
     Tiles tiles;
     int row_blocks, parts, part; /* of dy's channels; of x's, and channels of one */
     int columns;                 /* those, rounded up to what there is an instance for */
-    int peers, clusters;         /* blocks of a cluster; clusters that share the tiles */
+    /* Blocks of a cluster, and clusters that share the tiles: several if of one block. */
+    int peers, clusters;
 };
 
 struct Job {
@@ -58,19 +59,15 @@ __host__ __device__ inline int slot_bytes(const Cover &cover)
 struct Share {
     int block;       /* of all rows and parts */
     int row, column; /* its first channels of dy and of x */
-    int cluster, tile, step;
+    int tile, step;
 };
 
 __device__ inline Share share_of(const Plan &plan)
 {
     const int blocks = plan.row_blocks * plan.parts, rest = (int)blockIdx.x / plan.peers,
               block = rest % blocks, cluster = rest / blocks;
-    return {block,
-            block % plan.row_blocks * rows,
-            block / plan.row_blocks * plan.part,
-            cluster,
-            cluster * plan.peers + (int)blockIdx.x % plan.peers,
-            plan.clusters * plan.peers};
+    return {block, block % plan.row_blocks * rows, block / plan.row_blocks * plan.part,
+            cluster * plan.peers + (int)blockIdx.x % plan.peers, plan.clusters * plan.peers};
 }
 
 /* Has a block's tiles brought, one after the other. A slot is free at first: the phase before the first
@@ -145,17 +142,21 @@ __device__ void compute_all(const Job &job, Ring *ring, char *memory, const Shar
         if (lane == 0)
             barrier_arrive(&ring->empty[used % depth]);
     }
-    computers_meet<groups>(); /* all tiles are used up, and give their memory to sums */
+    float *to = reinterpret_cast<float *>(memory);
+    if (job.plan.clusters > 1)
+        to = static_cast<float *>(job.to) + (int64_t)blockIdx.x * taps * rows * Columns;
+    else
+        computers_meet<groups>(); /* all tiles are used up, and give their memory to sums */
     const int row = (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
 #pragma unroll
     for (int tap = 0; tap < taps_across; tap++) {
         products_of(sums[tap]);
-        float *to = reinterpret_cast<float *>(memory) + (group * taps_across + tap) * rows * Columns;
+        float *of_tap = to + (group * taps_across + tap) * rows * Columns;
 #pragma unroll
         for (int j = 0; j < Columns / 8; j++)
 #pragma unroll
             for (int low = 0; low < 2; low++)
-                *reinterpret_cast<float2 *>(to + (row + 8 * low) * Columns + 8 * j + 2 * (lane % 4)) =
+                *reinterpret_cast<float2 *>(of_tap + (row + 8 * low) * Columns + 8 * j + 2 * (lane % 4)) =
                     used > 0 ? make_float2(sums[tap][j][2 * low], sums[tap][j][2 * low + 1])
                              : make_float2(0, 0);
     }
@@ -173,7 +174,7 @@ __device__ void store_four(T *dweight, const Plan &plan, int dy_pitch, int x_pit
         store<4>(dweight + ((int64_t)channel * taps + tap) * x_pitch + column, four);
 }
 
-/* Adds up this block's share of what the blocks of a cluster have in shared memory. */
+/* Stores this block's share of the gradient: adds up what the blocks of the cluster have in shared memory. */
 template <typename T, int Columns>
 __device__ void join_peers(const Job &job, const char *memory, const Share &share)
 {
@@ -189,13 +190,7 @@ __device__ void join_peers(const Job &job, const char *memory, const Share &shar
             sums[2] += four.z;
             sums[3] += four.w;
         }
-        if (plan.clusters == 1)
-            store_four(static_cast<T *>(job.to), plan, job.dy_pitch, job.x_pitch, share.block, i * 4, sums);
-        else
-            store<4>(static_cast<float *>(job.to) +
-                         ((int64_t)share.cluster * plan.row_blocks * plan.parts + share.block) * count +
-                         i * 4,
-                     sums);
+        store_four(static_cast<T *>(job.to), plan, job.dy_pitch, job.x_pitch, share.block, i * 4, sums);
     }
 }
 
@@ -222,28 +217,35 @@ __global__ void __launch_bounds__(threads, 1) weight_kernel(const __grid_constan
         if (threadIdx.x == groups * group_threads)
             bring_all(job, ring, memory + ring_room, share);
     }
-    cluster_show();
+    if (job.plan.clusters > 1)
+        return;
+    if (job.plan.peers > 1)
+        cluster_show();
+    else
+        __syncthreads();
     if (threadIdx.x < groups * group_threads)
         join_peers<T, Columns>(job, memory + ring_room, share);
-    cluster_meet(); /* no peer reads from a block that has left */
+    if (job.plan.peers > 1)
+        cluster_show(); /* no peer reads from a block that has left */
 }
 
 /* ---- the sums of all clusters ---- */
 
-constexpr int join_lanes = 32, join_rows = 8, join_width = 4;
+constexpr int cluster_lanes = 32, cluster_rows = 8, cluster_width = 4;
 
 template <typename T>
-__global__ void __launch_bounds__(join_lanes *join_rows)
-    join_kernel(const float *partial, T *dweight, const __grid_constant__ Plan plan, int dy_pitch,
-                int x_pitch)
+__global__ void __launch_bounds__(cluster_lanes *cluster_rows)
+    join_clusters_kernel(const float *partial, T *dweight, const __grid_constant__ Plan plan, int dy_pitch,
+                         int x_pitch)
 {
-    __shared__ double joined[join_rows][join_lanes][join_width];
-    const int lane = (int)threadIdx.x % join_lanes, first = (int)threadIdx.x / join_lanes;
+    __shared__ double joined[cluster_rows][cluster_lanes][cluster_width];
+    const int lane = (int)threadIdx.x % cluster_lanes, first = (int)threadIdx.x / cluster_lanes;
     const int64_t of_cluster = (int64_t)plan.row_blocks * plan.parts * taps * rows * plan.columns,
-                  at = ((int64_t)blockIdx.x * join_lanes + lane) * join_width;
-    double sums[join_width] = {};
+                  at = ((int64_t)blockIdx.x * cluster_lanes + lane) * cluster_width;
+    double sums[cluster_width] = {};
+    launch_before_wait();
 #pragma unroll 4
-    for (int cluster = first; cluster < plan.clusters; cluster += join_rows) {
+    for (int cluster = first; cluster < plan.clusters; cluster += cluster_rows) {
         const float4 four = *reinterpret_cast<const float4 *>(partial + cluster * of_cluster + at);
         sums[0] += four.x;
         sums[1] += four.y;
@@ -251,19 +253,19 @@ __global__ void __launch_bounds__(join_lanes *join_rows)
         sums[3] += four.w;
     }
 #pragma unroll
-    for (int i = 0; i < join_width; i++)
+    for (int i = 0; i < cluster_width; i++)
         joined[first][lane][i] = sums[i];
     __syncthreads();
     if (first > 0)
         return;
-    for (int row = 1; row < join_rows; row++)
+    for (int row = 1; row < cluster_rows; row++)
 #pragma unroll
-        for (int i = 0; i < join_width; i++)
+        for (int i = 0; i < cluster_width; i++)
             sums[i] += joined[row][lane][i];
     const int of_block = taps * rows * plan.columns;
-    float rounded[join_width];
+    float rounded[cluster_width];
 #pragma unroll
-    for (int i = 0; i < join_width; i++)
+    for (int i = 0; i < cluster_width; i++)
         rounded[i] = (float)sums[i];
     store_four(dweight, plan, dy_pitch, x_pitch, (int)(at / of_block), (int)(at % of_block), rounded);
 }
@@ -271,7 +273,8 @@ __global__ void __launch_bounds__(join_lanes *join_rows)
 /* ---- plans ---- */
 
 /* Sizes of clusters, and how many of their blocks such a card runs at once: its processors stand in groups
- * that hold whole clusters alone. Source: cudaOccupancyMaxActiveClusters on an H200. */
+ * that hold whole clusters alone. Source: cudaOccupancyMaxActiveClusters on an H200; others may hold fewer,
+ * which costs time alone. */
 struct Cluster {
     int peers, blocks;
 };
@@ -287,7 +290,7 @@ double clocks_of(const Plan &plan, int blocks_at_once)
     const double compute = squares_most * pairs_of_rows * taps * plan.columns / 2.0,
                  copy = slot_bytes(plan.tiles.cover) / 32.0,
                  sums = taps * rows * plan.columns * (double)sizeof(float) / 32;
-    const double joining = sums + (plan.clusters > 1 ? 4000 + 2 * sums / plan.peers : 0);
+    const double joining = sums + (plan.clusters > 1 ? 4000 + sums : 0);
     return waves * (ceil_of(plan.tiles.count, splits) * (compute > copy ? compute : copy) + copy + joining);
 }
 
@@ -304,12 +307,12 @@ Plan plan_of(const DeviceTensor *dy, const DeviceTensor *x)
                 plan.row_blocks = ceil_of(dy->pitch, rows);
                 plan.part = ceil_of(x->pitch, (int64_t)piece * parts) * piece;
                 plan.parts = ceil_of(x->pitch, plan.part);
-                plan.columns = ceil_of(plan.part, 16) * 16;
+                plan.columns = ceil_of(plan.part, sixteen) * sixteen;
                 plan.peers = cluster.peers;
                 plan.clusters = max(1, min(ceil_of(plan.tiles.count, cluster.peers),
                                            cluster.blocks / (plan.row_blocks * plan.parts * cluster.peers)));
                 const double clocks = clocks_of(plan, cluster.blocks);
-                if (squares_of(cover) == squares_most && (plan.clusters == 1 || plan.peers <= 2) &&
+                if (squares_of(cover) == squares_most && (plan.clusters == 1 || plan.peers == 1) &&
                     (least == 0 || clocks < least)) {
                     least = clocks;
                     best = plan;
@@ -370,10 +373,11 @@ extern "C" cudaError_t kernel_implicit_gemm_backward_weight(const DeviceTensor *
                 plan.columns, [&](auto columns) { return launch<T, decltype(columns)::value>(job, stream); });
         if (status != cudaSuccess || plan.clusters == 1)
             return status;
-        const int vectors = plan.parts * plan.row_blocks * taps * rows * plan.columns / join_width;
-        join_kernel<T><<<(unsigned)(vectors / join_lanes), join_lanes * join_rows, 0, stream>>>(
-            static_cast<const float *>(scratch), data_of<T>(dweight), plan, (int)dy->pitch, (int)x->pitch);
-        return cudaGetLastError();
+        const int vectors = plan.parts * plan.row_blocks * taps * rows * plan.columns / cluster_width;
+        return launch_clusters(join_clusters_kernel<T>, (unsigned)(vectors / cluster_lanes),
+                               cluster_lanes * cluster_rows, 0, 1, stream,
+                               static_cast<const float *>(scratch), data_of<T>(dweight), plan, (int)dy->pitch,
+                               (int)x->pitch);
     };
     return dy->element == ELEMENT_F16 ? run(__half{}) : run(__nv_bfloat16{});
 }

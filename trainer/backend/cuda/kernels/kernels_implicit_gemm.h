@@ -12,8 +12,8 @@ extern "C" {
 #endif
 
 /* Returns whether the kernels below accept the tensors x [N, H, W, C], weight [O, 3, 3, C], y [N, H, W, O]
- * (or their gradients) on the card in use: one narrow type, no groups, fewer than 2^31 elements each.
- * Otherwise they return cudaErrorNotSupported. */
+ * (or their gradients) on the card in use: one narrow type, no groups, fewer than 2^31 elements each, at
+ * multiples of 16 bytes. Otherwise they return cudaErrorNotSupported. */
 bool kernel_implicit_gemm_fits(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y);
 /* Returns the bytes of scratch that kernel_implicit_gemm wants for the sums. */
 uint64_t kernel_implicit_gemm_sums_scratch_bytes(const DeviceTensor *y);

@@ -36,7 +36,7 @@ static __global__ void __launch_bounds__(join_columns *join_rows)
         sums[i] = (float)sum;
 }
 
-inline void join_moments(const float *partial, float *sums, int parts, int count, cudaStream_t stream)
+static inline void join_moments(const float *partial, float *sums, int parts, int count, cudaStream_t stream)
 {
     join_moments_kernel<<<(unsigned)((count + join_columns - 1) / join_columns), join_columns * join_rows, 0,
                           stream>>>(partial, sums, parts, count);

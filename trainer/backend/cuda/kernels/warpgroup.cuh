@@ -3,7 +3,8 @@
  * instructions".
  *
  * The right operand lies in shared memory, as rows of 64 elements, 128 bytes, whose eight vectors of 16 bytes
- * are exchanged (vector_of: the 128-byte swizzle), eight rows to each 1,024 bytes, at a multiple of these.
+ * are exchanged (vector_of: the 128-byte swizzle), eight rows to each 1,024 bytes, at a multiple of these,
+ * unless rows_descriptor says otherwise.
  * The left one lies there too, or in registers: warp w of the group has its rows 16 w to 16 w + 15, as
  * fragments of matrix_units.cuh, and so it has of the sums.
  *

@@ -126,14 +126,16 @@ static void tell_cudnn(Step *step, const ConvolutionPlan *plan)
                    epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
 }
 
-/* Returns the milliseconds of our own passes over y, for sums that are not made and a bias that is not added
- * yet. */
-static double milliseconds_of_passes(const Step *step, const DeviceTensor *y, bool added, bool summed)
+/* What a way does of the passes over y. */
+typedef enum Done { NOTHING, BIAS_ADDED, SUMS_MADE } Done;
+
+/* Returns the milliseconds of our own passes over y, for a bias and sums, that are left. */
+static double milliseconds_of_passes(const Step *step, const DeviceTensor *y, Done done)
 {
     if (step->node->op != OP_CONV2D)
         return 0;
-    return (maybe_in(step, CONV_BIAS) && !added ? milliseconds_of_pass(y, true) : 0) +
-           (maybe_out(step, CONV_SUMS) && !summed ? milliseconds_of_pass(y, false) : 0);
+    return (maybe_in(step, CONV_BIAS) && done != BIAS_ADDED ? milliseconds_of_pass(y, true) : 0) +
+           (maybe_out(step, CONV_SUMS) && done != SUMS_MADE ? milliseconds_of_pass(y, false) : 0);
 }
 
 /* Returns the milliseconds of cuDNN's plan with the passes before and after it; 0: it was not timed. */
@@ -143,7 +145,7 @@ static double cudnn_milliseconds(const Step *step, const ConvolutionPlan *plan)
     if (!plan->timed || milliseconds <= 0)
         return 0;
     return milliseconds + plan->cut_milliseconds +
-           (plan->fused ? 0 : milliseconds_of_passes(step, &plan->convolution.y, false, false));
+           (plan->fused ? 0 : milliseconds_of_passes(step, &plan->convolution.y, NOTHING));
 }
 
 /* Takes cuDNN's plan over patches if there is one and it is faster, or if plans are not timed. */
@@ -216,7 +218,7 @@ static void try_implicit(CudaBackend *backend, Step *step, ConvolutionPlan *plan
     if (plan->way != WAY_CUDNN || theirs <= 0 || !implicit_step_fits(step) ||
         implicit_step_milliseconds(backend, step, cudnn_plan_text(plan->cudnn), &own, &ignored))
         return;
-    own += milliseconds_of_passes(step, &plan->convolution.y, false, true);
+    own += milliseconds_of_passes(step, &plan->convolution.y, SUMS_MADE);
     if (own >= theirs)
         return;
     plan->way = WAY_IMPLICIT;
@@ -251,8 +253,8 @@ static void try_matmul(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
         matmul_step_plan(backend, &product, &plan->product, &ignored))
         return;
     const double alone = matmul_step_choose(backend, &product, plan->product, MATMUL_WAYS_TRIED, &way),
-                 own =
-                     alone + milliseconds_of_passes(step, &plan->convolution.y, product.bias != NULL, false);
+                 own = alone + milliseconds_of_passes(step, &plan->convolution.y,
+                                                      product.bias ? BIAS_ADDED : NOTHING);
     if (alone <= 0 || own >= theirs) {
         matmul_plan_free(&plan->product);
         return;

@@ -5,7 +5,7 @@
 #include "trainer/backend/cuda/lowering/trial.h"
 
 /* The number changes with the kernels: times of others do not count. */
-#define TIMED_AS "implicit gemm 5: "
+#define TIMED_AS "implicit gemm 7: "
 
 bool implicit_step_fits(const Step *step)
 {
@@ -15,7 +15,8 @@ bool implicit_step_fits(const Step *step)
     switch (step->node->op) {
     case OP_CONV2D:
         return kernel_implicit_gemm_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y)) &&
-               (!maybe_out(step, CONV_SUMS) || out(step, CONV_SUMS)->pitch == out(step, CONV_Y)->pitch);
+               (!maybe_out(step, CONV_SUMS) || (!maybe_in(step, CONV_BIAS) && /* it is added behind them */
+                                                out(step, CONV_SUMS)->pitch == out(step, CONV_Y)->pitch));
     case OP_CONV2D_BACKWARD_DATA:
         return kernel_implicit_gemm_fits(out(step, 0), in(step, CONV_DATA_WEIGHT), in(step, CONV_DATA_DY));
     default:
@@ -66,7 +67,7 @@ FshStatus implicit_step_milliseconds(CudaBackend *backend, const Step *step, con
 {
     char name[TRIAL_NAME_BYTES];
     const Trial trial = {enqueue_timed, step, implicit_step_scratch_bytes(step)};
-    return trial_milliseconds(backend,
-                              trial_name(name, TIMED_AS "%s%s", pattern, makes_sums(step) ? "and sums" : ""),
-                              &trial, milliseconds_ret, error);
+    return trial_milliseconds(
+        backend, trial_name(name, TIMED_AS "%s%s", pattern, makes_sums(step) ? "; with sums" : ""), &trial,
+        milliseconds_ret, error);
 }
