@@ -78,6 +78,19 @@ CUDA_TEST(test_stems_multiply_the_gradients_of_their_pools_agree)
                      bf16 ? 4e-3 : 5e-4);
 }
 
+/* Products are added up by other blocks, and cuDNN's kernels may take part in one of both. */
+CUDA_TEST(test_few_channels_pad_by_reflection_and_read_bytes_agree)
+{
+    const unsigned all = backend_fusions(backends[CUDA]), both = FUSE_PAD_CONV | FUSE_NORMALIZE_CONV;
+    assert_int_equal(all & both, both);
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        for (int way = 1; way < 4; way++) {
+            const unsigned left_out = (way & 1 ? FUSE_PAD_CONV : 0) | (way & 2 ? FUSE_NORMALIZE_CONV : 0);
+            compare_padded(backends[CUDA], bf16 ? DATA_BF16 : DATA_F16, all, all & ~left_out,
+                           bf16 ? 0.04 : 0.01);
+        }
+}
+
 /* cuDNN may add up the products of the smaller gradient in another order: values in 16 bits may be rounded
  * the other way. */
 CUDA_TEST(test_shortcuts_of_stride_2_pass_on_the_same_gradients)
@@ -100,6 +113,15 @@ CUDA_TEST(test_stems_give_the_same_bits_of_bytes)
     for (int bf16 = 0; bf16 < 2; bf16++)
         compare_bits_of_fusions(backends[CUDA], bf16 ? DATA_BF16 : DATA_F16, all,
                                 all & ~(unsigned)FUSE_NORMALIZE_CONV);
+}
+
+CUDA_TEST(test_losses_of_narrow_scores_give_the_same_bits)
+{
+    const unsigned all = backend_fusions(backends[CUDA]) & ~(unsigned)FUSE_CONV_STATISTICS;
+    assert_true(all & FUSE_CAST_LOSS);
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        compare_bits_of_fusions(backends[CUDA], bf16 ? DATA_BF16 : DATA_F16, all,
+                                all & ~(unsigned)FUSE_CAST_LOSS);
 }
 
 /* Returns how many norms of the network leave signs with these fusions. */

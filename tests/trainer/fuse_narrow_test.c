@@ -45,21 +45,118 @@ static size_t count_normalized_for(const Stems *of, unsigned fusions)
     return count;
 }
 
-TEST(test_stems_read_the_bytes_of_images_that_nothing_else_reads)
+TEST(test_stems_and_few_channels_read_the_bytes_of_images_that_nothing_else_reads)
 {
     const unsigned all = FUSE_ALL | FUSE_NORMALIZE_CONV;
     const Conv2d seven = {.channels = 8, .kernel = 7, .stride = 2, .padding = 3},
                  five = {.channels = 8, .kernel = 5, .stride = 2, .padding = 0, .bias = true},
-                 three = {.channels = 8, .kernel = 3, .stride = 2, .padding = 1},
+                 three = {.channels = 8, .kernel = 3, .stride = 1, .padding = 1},
+                 wide = {.channels = 33, .kernel = 3, .stride = 2, .padding = 1},
                  whole = {.channels = 8, .kernel = 7, .stride = 1, .padding = 3};
     assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, false, false}, all), 0);
     assert_int_equal(count_normalized_for(&(Stems){DATA_BF16, five, seven, false, false}, all), 0);
     assert_int_equal(count_normalized_for(&(Stems){DATA_F32, seven, five, false, false}, all), 1);
-    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, three, false, false}, all), 1);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, three, false, false}, all), 0);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F32, three, three, false, false}, all), 1);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, wide, wide, false, false}, all), 1);
     assert_int_equal(count_normalized_for(&(Stems){DATA_F16, whole, seven, false, false}, all), 1);
     assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, true, false}, all), 1);
     assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, false, true}, all), 1);
     assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, false, false}, FUSE_ALL), 1);
+}
+
+/* A reflection pad of an image of so many channels, and the convolution of it. */
+typedef struct Padded {
+    DataType type;
+    int64_t size, in, padding;
+    Conv2d conv;
+    bool elsewhere; /* the padded image is read once more */
+} Padded;
+
+/* Returns how many pads a graph has, forward and backward. Checks that convolutions without one mirror their
+ * images, in all directions, and that their results have the same sizes. */
+static size_t count_pads(const Padded *of, unsigned fusions)
+{
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, of->type);
+    const Conv2d first = {.channels = of->in, .kernel = 1, .stride = 1};
+    const TensorId padded = graph_reflection_pad(
+        graph, graph_conv2d(graph, "first", test_image(graph, 2, of->size, 3), &first), of->padding);
+    const TensorId y = graph_conv2d(graph, "conv", padded, &of->conv);
+    const int64_t height = graph_tensor(graph, y)->shape[1];
+    TensorId x = graph_linear(graph, "fc", graph_global_avg_pool(graph, y), 4, true);
+    if (of->elsewhere)
+        x = graph_add(graph, x, graph_linear(graph, "other", graph_global_avg_pool(graph, padded), 4, true));
+    test_finish(graph, x, fusions);
+    const size_t count =
+        test_count_ops(graph, OP_REFLECTION_PAD) + test_count_ops(graph, OP_REFLECTION_PAD_BACKWARD);
+    size_t mirrored = 0;
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        const bool of_conv = node->op == OP_CONV2D || node->op == OP_CONV2D_BACKWARD_DATA ||
+                             node->op == OP_CONV2D_BACKWARD_WEIGHT;
+        if (of_conv && node->as.conv.options.reflects) {
+            assert_int_equal(node->as.conv.options.padding, of->padding);
+            mirrored++;
+        }
+        if (node->op == OP_CONV2D && node->as.conv.options.kernel == of->conv.kernel)
+            assert_int_equal(graph_tensor(graph, node->outputs[0])->shape[1], height);
+    }
+    assert_int_equal(mirrored, count ? 0 : 3);
+    graph_free(&graph);
+    return count;
+}
+
+TEST(test_convolutions_of_few_channels_pad_by_reflection)
+{
+    const unsigned all = FUSE_ALL | FUSE_PAD_CONV;
+    const Conv2d three = {.channels = 8, .kernel = 3, .stride = 2, .bias = true},
+                 five = {.channels = 32, .kernel = 5, .stride = 1},
+                 wide = {.channels = 33, .kernel = 3, .stride = 1},
+                 padded = {.channels = 8, .kernel = 3, .stride = 1, .padding = 1};
+    assert_int_equal(count_pads(&(Padded){DATA_F16, 16, 3, 1, three, false}, all), 0);
+    assert_int_equal(count_pads(&(Padded){DATA_BF16, 8, 32, 2, five, false}, all), 0);
+    assert_int_equal(count_pads(&(Padded){DATA_F16, 16, 3, 1, three, false}, FUSE_ALL), 2);
+    assert_int_equal(count_pads(&(Padded){DATA_F32, 16, 3, 1, three, false}, all), 2);
+    assert_int_equal(count_pads(&(Padded){DATA_F16, 16, 3, 1, three, true}, all), 2);
+    assert_int_equal(count_pads(&(Padded){DATA_F16, 16, 3, 1, wide, false}, all), 2);
+    assert_int_equal(count_pads(&(Padded){DATA_F16, 16, 3, 1, padded, false}, all), 2);
+    assert_int_equal(count_pads(&(Padded){DATA_F16, 64, 32, 1, three, false}, all), 2);
+}
+
+/* Returns how many casts a graph has, of scores and of their gradient. Checks that the loss reads scores, and
+ * makes a gradient, of `of_scores`, and probabilities in f32. */
+static size_t count_casts(DataType type, bool kept, unsigned fusions, DataType of_scores)
+{
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, type);
+    TensorId x = graph_linear(graph, "fc", graph_global_avg_pool(graph, test_image(graph, 2, 8, 3)), 4, true);
+    if (kept)
+        graph_keep(graph, x = graph_cast(graph, x, DATA_F32), "scores");
+    test_finish(graph, x, fusions);
+    const size_t count = test_count_ops(graph, OP_CAST);
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        if (node->op == OP_SOFTMAX_CROSS_ENTROPY) {
+            assert_int_equal(graph_tensor(graph, node->inputs[CLASS_LOSS_LOGITS])->type, of_scores);
+            assert_int_equal(graph_tensor(graph, node->outputs[CLASS_LOSS_PROBABILITIES])->type, DATA_F32);
+        } else if (node->op == OP_SOFTMAX_CROSS_ENTROPY_BACKWARD) {
+            assert_int_equal(graph_tensor(graph, node->outputs[0])->type, of_scores);
+            assert_int_equal(node_may_overwrite(graph, node, 0, CLASS_LOSS_BACK_PROBABILITIES),
+                             of_scores == DATA_F32);
+        }
+    }
+    graph_free(&graph);
+    return count;
+}
+
+TEST(test_losses_read_scores_before_they_are_cast)
+{
+    const unsigned all = FUSE_ALL | FUSE_CAST_LOSS;
+    assert_int_equal(count_casts(DATA_F16, false, all, DATA_F16), 0);
+    assert_int_equal(count_casts(DATA_BF16, false, all, DATA_BF16), 0);
+    assert_int_equal(count_casts(DATA_F16, true, all, DATA_F16), 1); /* what is kept is cast */
+    assert_int_equal(count_casts(DATA_F16, false, FUSE_ALL, DATA_F32), 2);
 }
 
 /* A block behind a norm and its activation: a convolution of `kernel`, one of stride 2, and a shortcut

@@ -241,6 +241,26 @@ static Graph *gated_graph(unsigned fusions, DataType type)
     return finish(&begun, graph_global_avg_pool(graph, conv3x3(graph, "last", y, 16, true)), fusions);
 }
 
+/* Convolutions of few channels behind reflection pads, at both strides, the first of the images. */
+static Graph *padded_graph(unsigned fusions, DataType type)
+{
+    static const Conv2d layers[] = {{.channels = 3, .kernel = 3, .stride = 2},
+                                    {.channels = 8, .kernel = 3, .stride = 1},
+                                    {.channels = 24, .kernel = 5, .stride = 2},
+                                    {.channels = 32, .kernel = 3, .stride = 1}};
+    const Begun begun = begin(type, SIZE);
+    TensorId x = normalized(&begun);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        char name[GRAPH_NAME_MAX];
+        (void)snprintf(name, sizeof name, "conv%zu", i);
+        x = graph_conv2d(begun.graph, name, graph_reflection_pad(begun.graph, x, layers[i].kernel / 2),
+                         &layers[i]);
+        (void)snprintf(name, sizeof name, "norm%zu", i);
+        x = graph_relu(begun.graph, graph_batch_norm(begun.graph, name, x, &(BatchNorm){.training = true}));
+    }
+    return finish(&begun, graph_global_avg_pool(begun.graph, x), fusions);
+}
+
 typedef struct Run {
     Graph *graph;
     State *state;
@@ -360,6 +380,11 @@ void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned 
 void compare_gated(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
 {
     compare_pair(&(Pair){.make = gated_graph}, backend, type, fusions, others, tolerance);
+}
+
+void compare_padded(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
+{
+    compare_pair(&(Pair){.make = padded_graph}, backend, type, fusions, others, tolerance);
 }
 
 void compare_stem(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)

@@ -29,6 +29,9 @@ void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned 
 /* Compares the same of a network of gates, factors of their means, and channel scales. */
 void compare_gated(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
 
+/* Compares the same of a network of convolutions of few channels behind reflection pads. */
+void compare_padded(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
+
 /* Compares the same of a network that begins as resnets do; fusions has FUSE_STEM_GRADIENT, others has
  * not. */
 void compare_stem(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);

@@ -4,13 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {"norm-relu",      "norm-add-relu",   "norm-add",
-                                    "bias-norm",      "conv-statistics", "gradient-add",
-                                    "pad-add",        "conv-bias-relu",  "images-again",
-                                    "linear-add",     "norm-function",   "norm-gate",
-                                    "gradient-conv",  "norm-signs",      "function-bias",
-                                    "normalize-conv", "gradient-stride", "norm-pool",
-                                    "stem-gradient",  "gate-mean",       NULL};
+const char *const fusion_names[] = {"norm-relu",
+                                    "norm-add-relu",
+                                    "norm-add",
+                                    "bias-norm",
+                                    "conv-statistics",
+                                    "gradient-add",
+                                    "pad-add",
+                                    "conv-bias-relu",
+                                    "images-again",
+                                    "linear-add",
+                                    "norm-function",
+                                    "norm-gate",
+                                    "gradient-conv",
+                                    "norm-signs",
+                                    "function-bias",
+                                    "normalize-conv",
+                                    "gradient-stride",
+                                    "norm-pool",
+                                    "stem-gradient",
+                                    "gate-mean",
+                                    "pad-conv",
+                                    "cast-loss",
+                                    NULL};
 
 /* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
@@ -96,9 +112,7 @@ void graph_remove_empty_nodes(Graph *graph)
         }
 }
 
-/* Returns the node that reads `tensor` if it is the only one and of this kind, and the tensor is not kept;
- * else NULL. */
-static Node *only_consumer(const Graph *graph, const GraphUses *uses, TensorId tensor, OpKind op)
+Node *graph_only_consumer(const Graph *graph, const GraphUses *uses, TensorId tensor, OpKind op)
 {
     if (uses->counts[tensor] != 1 || graph->tensors[tensor].tensor.keep)
         return NULL;
@@ -106,64 +120,9 @@ static Node *only_consumer(const Graph *graph, const GraphUses *uses, TensorId t
     return consumer->op == op && consumer->output_count ? consumer : NULL; /* one that was fused is empty */
 }
 
-/* Marks output 0 of a node as made by none: another node takes its place. */
-static void forget(Graph *graph, const Node *node)
+void graph_forget(Graph *graph, const Node *node)
 {
     graph->tensors[node->outputs[0]].tensor.producer = NODE_NONE;
-}
-
-/* ---- convolutions ---- */
-
-/* Returns whether only stems read the images that `normalize` makes, in 16 bits. */
-static bool only_stems_read(const Graph *graph, const GraphUses *uses, const Node *normalize)
-{
-    const TensorId images = normalize->outputs[0];
-    const Tensor *tensor = &graph->tensors[images].tensor;
-    int stems = 0;
-    if (!data_type_is_narrow(tensor->type) || tensor->keep)
-        return false;
-    for (size_t i = 0; i < graph->node_count; i++) {
-        const Node *conv = &graph->nodes[i];
-        stems += conv->op == OP_CONV2D && conv->input_count && conv->inputs[CONV_X] == images &&
-                 conv2d_is_stem(&conv->as.conv.options, tensor->shape[3]);
-    }
-    return stems > 0 && stems == uses->counts[images];
-}
-
-/* Makes stems read the bytes of their images. */
-static void read_bytes_in_stems(Graph *graph, const GraphUses *uses)
-{
-    for (size_t i = 0; i < graph->node_count; i++) {
-        Node *normalize = &graph->nodes[i];
-        if (normalize->op != OP_NORMALIZE || !only_stems_read(graph, uses, normalize))
-            continue;
-        for (size_t k = 0; k < graph->node_count; k++) {
-            Node *conv = &graph->nodes[k];
-            if (conv->op != OP_CONV2D || !conv->input_count || conv->inputs[CONV_X] != normalize->outputs[0])
-                continue;
-            conv->inputs[CONV_X] = normalize->inputs[0];
-            conv->as.conv.pixels = normalize->as.normalize;
-        }
-        forget(graph, normalize);
-        graph_empty_node(normalize);
-    }
-}
-
-static void fuse_convolutions(Graph *graph, const GraphUses *uses)
-{
-    for (size_t i = 0; i < graph->node_count; i++) {
-        Node *conv = &graph->nodes[i];
-        if (conv->op != OP_CONV2D || conv->inputs[CONV_BIAS] == TENSOR_NONE)
-            continue;
-        Node *relu = only_consumer(graph, uses, conv->outputs[0], OP_RELU);
-        if (!relu)
-            continue;
-        conv->as.conv.relu = true;
-        conv->as.conv.slope = relu->as.relu.slope;
-        forget(graph, conv);
-        conv->outputs[0] = relu->outputs[0];
-        graph_empty_node(relu);
-    }
 }
 
 /* ---- linear layers ---- */
@@ -175,16 +134,38 @@ static void fuse_linears(Graph *graph, const GraphUses *uses)
         Node *linear = &graph->nodes[i];
         if (linear->op != OP_LINEAR || linear->inputs[LINEAR_ADDEND] != TENSOR_NONE)
             continue;
-        Node *add = only_consumer(graph, uses, linear->outputs[0], OP_ADD);
+        Node *add = graph_only_consumer(graph, uses, linear->outputs[0], OP_ADD);
         if (!add)
             continue;
         Node fused = *linear;
         fused.inputs[LINEAR_ADDEND] =
             add->inputs[ADD_A] == linear->outputs[0] ? add->inputs[ADD_B] : add->inputs[ADD_A];
-        forget(graph, linear);
+        graph_forget(graph, linear);
         fused.outputs[0] = add->outputs[0];
         graph_empty_node(linear);
         *add = fused;
+    }
+}
+
+/* ---- losses ---- */
+
+/* Makes losses of classes read scores before they are cast. A cast that nothing else reads goes. */
+static void read_narrow_scores(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *loss = &graph->nodes[i];
+        if (loss->op != OP_SOFTMAX_CROSS_ENTROPY && loss->op != OP_BINARY_CROSS_ENTROPY)
+            continue;
+        const TensorId scores = loss->inputs[CLASS_LOSS_LOGITS];
+        const NodeId producer = graph->tensors[scores].tensor.producer;
+        Node *cast = producer != NODE_NONE ? &graph->nodes[producer] : NULL;
+        if (!cast || cast->op != OP_CAST || !data_type_is_narrow(graph->tensors[cast->inputs[0]].tensor.type))
+            continue;
+        loss->inputs[CLASS_LOSS_LOGITS] = cast->inputs[0];
+        if (uses->counts[scores] == 1 && !graph->tensors[scores].tensor.keep) {
+            graph_forget(graph, cast);
+            graph_empty_node(cast);
+        }
     }
 }
 
@@ -203,9 +184,9 @@ static void fuse_norm(Graph *graph, Node *norm, Node *add, Node *activation)
         fused.as.norm.activation = activation->op;
         fused.as.norm.slope = activation->op == OP_RELU ? activation->as.relu.slope : 0;
     }
-    forget(graph, norm);
+    graph_forget(graph, norm);
     if (add && activation)
-        forget(graph, add);
+        graph_forget(graph, add);
     fused.outputs[0] = last->outputs[0];
     graph_empty_node(norm);
     if (add && activation)
@@ -217,10 +198,11 @@ static void fuse_norm(Graph *graph, Node *norm, Node *add, Node *activation)
 static Node *activation_behind(const Graph *graph, const GraphUses *uses, const Node *norm, unsigned fusions)
 {
     static const OpKind functions[] = {OP_GELU, OP_SILU, OP_MISH};
-    Node *found = fusions & FUSE_NORM_RELU ? only_consumer(graph, uses, norm->outputs[0], OP_RELU) : NULL;
+    Node *found =
+        fusions & FUSE_NORM_RELU ? graph_only_consumer(graph, uses, norm->outputs[0], OP_RELU) : NULL;
     for (size_t i = 0; i < sizeof functions / sizeof *functions && !found; i++)
         if (fusions & FUSE_NORM_FUNCTION)
-            found = only_consumer(graph, uses, norm->outputs[0], functions[i]);
+            found = graph_only_consumer(graph, uses, norm->outputs[0], functions[i]);
     return found;
 }
 
@@ -236,10 +218,10 @@ static void fuse_norms(Graph *graph, const GraphUses *uses, unsigned fusions)
             fuse_norm(graph, norm, NULL, activation);
             continue;
         }
-        Node *add = only_consumer(graph, uses, norm->outputs[0], OP_ADD);
+        Node *add = graph_only_consumer(graph, uses, norm->outputs[0], OP_ADD);
         if (!add)
             continue;
-        Node *relu = only_consumer(graph, uses, add->outputs[0], OP_RELU);
+        Node *relu = graph_only_consumer(graph, uses, add->outputs[0], OP_RELU);
         if (relu && (fusions & FUSE_NORM_ADD_RELU))
             fuse_norm(graph, norm, add, relu);
         else if (fusions & FUSE_NORM_ADD)
@@ -274,7 +256,7 @@ static void join_pool(Graph *graph, Node *norm, Node *pool)
     graph_output(graph, norm, NORM_POOL_EXTREME, like.type, like.rank, like.shape);
     if (graph->failure.status)
         return;
-    forget(graph, norm);
+    graph_forget(graph, norm);
     norm->op = OP_NORM_POOL;
     norm->as.norm.pool = pool->as.pool;
     norm->outputs[NORM_Y] = y;
@@ -291,7 +273,7 @@ static void fuse_pools(Graph *graph, const GraphUses *uses)
         if (norm->op != OP_BATCH_NORM || !norm->output_count || !may_follow_pool(norm))
             continue;
         const Tensor *y = &graph->tensors[norm->outputs[NORM_Y]].tensor;
-        Node *pool = only_consumer(graph, uses, norm->outputs[NORM_Y], OP_MAX_POOL);
+        Node *pool = graph_only_consumer(graph, uses, norm->outputs[NORM_Y], OP_MAX_POOL);
         if (pool && is_halving(&pool->as.pool) && tensor_count(y) >= graph->pool_least &&
             y->shape[y->rank - 1] % STATISTICS_MULTIPLE == 0)
             join_pool(graph, norm, pool);
@@ -328,20 +310,20 @@ static void fuse_gate(Graph *graph, const GraphUses *uses, const Node *norm, Nod
                  .input_count = NORM_GATE_INPUTS,
                  .output_count = 1,
                  .as.norm.options = norm->as.norm.options};
-    Node *last = multiply, *add = only_consumer(graph, uses, multiply->outputs[0], OP_ADD);
+    Node *last = multiply, *add = graph_only_consumer(graph, uses, multiply->outputs[0], OP_ADD);
     memcpy(gate.name, norm->name, sizeof gate.name);
     if (add) {
         gate.inputs[NORM_GATE_ADDEND] =
             add->inputs[ADD_A] == multiply->outputs[0] ? add->inputs[ADD_B] : add->inputs[ADD_A];
-        forget(graph, last);
+        graph_forget(graph, last);
         graph_empty_node(last);
         last = add;
     }
-    Node *relu = only_consumer(graph, uses, last->outputs[0], OP_RELU);
+    Node *relu = graph_only_consumer(graph, uses, last->outputs[0], OP_RELU);
     if (relu) {
         gate.as.norm.activation = OP_RELU;
         gate.as.norm.slope = relu->as.relu.slope;
-        forget(graph, last);
+        graph_forget(graph, last);
         graph_empty_node(last);
         last = relu;
     }
@@ -362,7 +344,7 @@ static void fuse_squeeze(Graph *graph, size_t at, Node *pool)
     if (graph->failure.status)
         return;
     graph->tensors[squeeze.outputs[NORM_IMAGE_MEANS]].tensor.producer = (NodeId)at;
-    forget(graph, &squeeze);
+    graph_forget(graph, &squeeze);
     squeeze.outputs[NORM_Y] = pool->outputs[0];
     graph->tensors[pool->outputs[0]].tensor.producer = (NodeId)at;
     graph_empty_node(pool);
@@ -433,7 +415,7 @@ static void add_without_padding(Graph *graph, const GraphUses *uses)
         if (pad->op != OP_ZERO_PAD || !graph_pads_channels(graph, pad))
             continue;
         norm->inputs[NORM_ADDEND] = pad->inputs[0];
-        forget(graph, pad);
+        graph_forget(graph, pad);
         graph_empty_node(pad);
     }
 }
@@ -458,7 +440,7 @@ static void move_biases(Graph *graph, const GraphUses *uses)
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *norm = &graph->nodes[i], *layer = layer_before(graph, norm);
         if (!layer || layer->inputs[CONV_BIAS] == TENSOR_NONE ||
-            !only_consumer(graph, uses, layer->outputs[0], norm->op))
+            !graph_only_consumer(graph, uses, layer->outputs[0], norm->op))
             continue;
         norm->inputs[NORM_LAYER_BIAS] = layer->inputs[CONV_BIAS];
         layer->inputs[CONV_BIAS] = TENSOR_NONE;
@@ -508,12 +490,11 @@ void graph_fuse(Graph *graph, unsigned fusions)
         add_without_padding(graph, &uses);
     if (fusions & FUSE_NORM_POOL)
         fuse_pools(graph, &uses);
-    if (fusions & FUSE_CONV_BIAS_RELU)
-        fuse_convolutions(graph, &uses);
+    graph_fuse_convolutions(graph, &uses, fusions);
     if (fusions & FUSE_LINEAR_ADD)
         fuse_linears(graph, &uses);
-    if (fusions & FUSE_NORMALIZE_CONV)
-        read_bytes_in_stems(graph, &uses);
+    if (fusions & FUSE_CAST_LOSS)
+        read_narrow_scores(graph, &uses);
     graph_remove_empty_nodes(graph);
     graph_uses_free(&uses);
     if (!graph_find_uses(graph, &uses))

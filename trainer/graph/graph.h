@@ -125,7 +125,8 @@ typedef enum GraphFusion {
     /* Backward, in 16 bits: the gradient of a GELU, SiLU, Mish, gate or channel scale makes the gradient of
      * the bias before it, unless that of a depthwise convolution. */
     FUSE_FUNCTION_BIAS = 16384,
-    /* Normalised images that nothing but stems reads, in 16 bits: they read the bytes, in both directions. */
+    /* Normalised images that nothing reads but stems, and convolutions of few channels, in 16 bits: they read
+     * the bytes, in both directions. */
     FUSE_NORMALIZE_CONV = 32768,
     /* Backward, in 16 bits: data gradient of a convolution of 1 x 1 and stride 2 -> batch norm's gradient:
      * the zeros of pixels that the convolution skips are neither written nor read. */
@@ -141,9 +142,14 @@ typedef enum GraphFusion {
      * multiplies by any factors that its result was multiplied by, and adds the gradient of its means.
      * Channels in multiples of 8. */
     FUSE_GATE_MEAN = 524288,
+    /* Reflection pad -> convolution of few channels, in 16 bits, of small images: the padded image is not
+     * written, neither is its gradient. */
+    FUSE_PAD_CONV = 1048576,
+    /* Cast -> loss of classes: it reads the scores in 16 bits, and makes their gradient in them. */
+    FUSE_CAST_LOSS = 2097152,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
      * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS, FUSE_NORMALIZE_CONV,
-     * FUSE_GRADIENT_STRIDE, FUSE_STEM_GRADIENT. */
+     * FUSE_GRADIENT_STRIDE, FUSE_STEM_GRADIENT, FUSE_PAD_CONV, FUSE_CAST_LOSS. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
                FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE | FUSE_NORM_POOL |
                FUSE_GATE_MEAN,

@@ -132,5 +132,15 @@ void graph_empty_node(Node *node);
  * else. */
 bool graph_pads_channels(const Graph *graph, const Node *box);
 void graph_remove_empty_nodes(Graph *graph);
+/* Returns the node that reads `tensor` if it is the only one and of this kind, and the tensor is not kept;
+ * else NULL. */
+Node *graph_only_consumer(const Graph *graph, const GraphUses *uses, TensorId tensor, OpKind op);
+/* Marks output 0 of a node as made by none: another node takes its place. */
+void graph_forget(Graph *graph, const Node *node);
+/* Returns whether a GPU has kernels of its own for the convolution, in 16 bits, because its channels are few
+ * (kernels_direct.h). */
+bool conv2d_is_narrow(const Graph *graph, const Node *conv);
+/* The part of graph_fuse that makes more of convolutions (fuse_convolution.c). */
+void graph_fuse_convolutions(Graph *graph, const GraphUses *uses, unsigned fusions);
 
 #endif

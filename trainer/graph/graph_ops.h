@@ -146,7 +146,7 @@ typedef enum OpKind {
     OP_SELF_ATTENTION,
     OP_SELF_ATTENTION_BACKWARD, /* (dy, x, weight, gamma, products, mixing) -> dx?, dweight?, dgamma? */
     /* (logits [N, K], labels i64 [N], labels_mixed i64 [N]?, mix [N]?, weights [K]?) -> loss [1],
-     * probabilities [N, K] */
+     * probabilities [N, K], in f32 also of narrower logits (FUSE_CAST_LOSS) */
     OP_SOFTMAX_CROSS_ENTROPY,
     OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels, labels_mixed?, mix?, weights?)
                                           -> dlogits */
@@ -369,6 +369,7 @@ typedef struct Conv2d {
     int64_t channels; /* out */
     int64_t kernel, stride, padding;
     bool bias;
+    bool reflects; /* graph_fuse sets it: the padding is the mirrored image, as of OP_REFLECTION_PAD */
     enum {
         /* PyTorch's: weight and bias uniform in +-1 / sqrt(fan_in) (kaiming_uniform, a = sqrt 5). */
         CONV_INIT_DEFAULT,

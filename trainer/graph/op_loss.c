@@ -317,6 +317,13 @@ static void mask_loss_differentiate(Graph *graph, const Node *node, TensorId out
     graph_append_backward(graph, node, &backward, &node->inputs[MASK_LOSS_LOGITS], 1);
 }
 
+/* Returns whether probabilities and the gradient of the scores lie in the same way. */
+static bool gradient_has_type_of_probabilities(const Graph *graph, const Node *node)
+{
+    return graph_tensor(graph, node->outputs[0])->type ==
+           graph_tensor(graph, node->inputs[CLASS_LOSS_BACK_PROBABILITIES])->type;
+}
+
 const OpRow op_rows_loss[] = {
     {.op = OP_SOFTMAX_CROSS_ENTROPY,
      .name = "softmax_cross_entropy",
@@ -324,14 +331,16 @@ const OpRow op_rows_loss[] = {
      .differentiate = class_loss_differentiate},
     {.op = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
      .name = "softmax_cross_entropy_backward",
-     .overwrites = {1 << CLASS_LOSS_BACK_PROBABILITIES}},
+     .overwrites = {1 << CLASS_LOSS_BACK_PROBABILITIES},
+     .overwrites_if = gradient_has_type_of_probabilities},
     {.op = OP_BINARY_CROSS_ENTROPY,
      .name = "binary_cross_entropy",
      .infer = class_loss_infer,
      .differentiate = class_loss_differentiate},
     {.op = OP_BINARY_CROSS_ENTROPY_BACKWARD,
      .name = "binary_cross_entropy_backward",
-     .overwrites = {1 << CLASS_LOSS_BACK_PROBABILITIES}},
+     .overwrites = {1 << CLASS_LOSS_BACK_PROBABILITIES},
+     .overwrites_if = gradient_has_type_of_probabilities},
     {.op = OP_TARGET_LOSS,
      .name = "target_loss",
      .infer = target_loss_infer,

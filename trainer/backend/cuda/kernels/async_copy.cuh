@@ -17,6 +17,14 @@ __device__ inline void copy_16(void *to, const void *from)
         *static_cast<uint4 *>(to) = make_uint4(0, 0, 0, 0);
 }
 
+/* Copies 16 bytes where `there_is`; else writes zeros. Both ends are at multiples of 16, and inside of what
+ * the program has. */
+__device__ inline void copy_16_or_zeros(unsigned to, const void *from, bool there_is)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there_is ? 16 : 0)
+                 : "memory");
+}
+
 /* Copies 4 bytes, both ends at a multiple of 4. */
 __device__ inline void copy_4(void *to, const void *from)
 {

@@ -1,6 +1,7 @@
 /* direct_weight.cu - weight gradients of convolutions of few channels. Pixels are the long side of the
- * product, so both matrices are transposed in registers on their way from memory to the matrix units. */
-#include "trainer/backend/cuda/kernels/direct_layout.cuh"
+ * product: tiles of both images lie in shared memory (direct_tile.cuh), and are transposed on their way to
+ * the registers. */
+#include "trainer/backend/cuda/kernels/direct_tile.cuh"
 
 using namespace fshard;
 using namespace fshard::direct;
@@ -8,100 +9,146 @@ using namespace fshard::direct;
 namespace
 {
 
-constexpr int warp_tiles = 5; /* products in a warp, of two chunks each: enough for 9 taps of 8 channels */
-/* Blocks of a weight gradient that run on a multiprocessor at a time, for N chunks of y: as many as registers
- * allow. */
-template <int N> constexpr int weight_blocks = N == 1 ? 4 : 2;
+constexpr int warp_pairs = 5; /* of chunks, in a warp: enough for 9 taps of 8 channels */
 
-template <bool Inside, typename T>
-__device__ void load_taps(const T *there, const Place &low, const Place &high, const int2 *table,
-                          unsigned (&pairs)[warp_tiles][4])
+/* So many threads run on a processor at a time, by their registers. */
+__host__ __device__ constexpr int threads_at_a_time(int instance)
 {
-    const int quarter = (int)threadIdx.x % 4;
-#pragma unroll
-    for (int t = 0; t < warp_tiles; t++) {
-        const int2 even = table[2 * t], odd = table[2 * t + 1];
-        pairs[t][0] = two_of<Inside>(there, low, even, quarter);
-        pairs[t][1] = two_of<Inside>(there, low, odd, quarter);
-        pairs[t][2] = two_of<Inside>(there, high, even, quarter);
-        pairs[t][3] = two_of<Inside>(there, high, odd, quarter);
+    return instance == 1 ? 1024 : 512;
+}
+
+/* How taps and pixels are divided: `groups` runs of warp_pairs pairs of chunks, each for `splits` warps. */
+struct Division {
+    int groups, splits;
+};
+
+__host__ __device__ inline Division division_of(const Layout &layout)
+{
+    const int pairs = (layout.kernel * layout.kernel * layout.there.chunks + 1) / 2;
+    int groups = 1;
+    while (groups * warp_pairs < pairs)
+        groups *= 2;
+    return {groups, layout.threads / 32 / groups};
+}
+
+/* Returns the sums in a part, [group][pair][N][4][lane]. */
+__host__ __device__ inline int part_sums(const Layout &layout, int instance)
+{
+    return division_of(layout).groups * warp_pairs * instance * 4 * 32;
+}
+
+/* Brings a tile of here to planes, zeros where there is no pixel; those behind the tile, up to a multiple of
+ * 16, are zeros, too. */
+template <typename T>
+__device__ void bring_tile(const T *here, unsigned planes, const Layout &layout, const Spot &spot)
+{
+    const Image &image = layout.here;
+    const Share share = share_of(image.chunks);
+    const int pixels = (layout.tile.count + 15) / 16 * 16;
+    if (share.chunk >= image.chunks)
+        return;
+    planes += (unsigned)(share.chunk * layout.here_plane);
+    here += share.chunk * chunk;
+#pragma unroll 4
+    for (int pixel = share.first; pixel < pixels; pixel += share.step) {
+        const Place place = place_in(layout.tile, pixel);
+        const int sample = spot.sample + place.image, h = spot.row + place.row,
+                  w = spot.column + place.column;
+        const bool inside =
+            pixel < layout.tile.count && sample < layout.samples && h < image.height && w < image.width;
+        copy_16_or_zeros(planes + (unsigned)(pixel * chunk_bytes),
+                         here + (inside ? element_of(image, sample, h, w) : 0), inside);
     }
 }
 
-/* Sums over pixels the products of x (there) and dy (here): 16 channels and taps by N chunks of y, warp_tiles
- * such products in a warp. Blocks are `parts` of the pixels for each of `groups` runs of taps;
- * partial[part][group][tile][n][sum][lane]. */
-template <typename T, int N>
-__global__ void __launch_bounds__(block_threads, weight_blocks<N>)
-    direct_weight_kernel(const T *here, const T *there, float *partial, unsigned groups,
-                         const __grid_constant__ Layout layout)
+/* Loads 16 pixels of N chunks, transposed; of which those beyond `chunks` do not count. row: that of lane %
+ * 16 in plane 0. */
+template <int N> __device__ void load_gradients(unsigned row, int plane, int chunks, uint2 (&gradients)[N])
 {
-    __shared__ __align__(16) int2 table[2 * warp_tiles];
-    __shared__ float joined[warps][N * 4 * 32];
-    const int lane = (int)threadIdx.x % 32, group = lane / 4, quarter = lane % 4,
-              warp = (int)threadIdx.x / 32;
-    const int run = (int)(blockIdx.x % groups);
-    const unsigned part = blockIdx.x / groups, parts = gridDim.x / groups, pixels = layout.pixels[0];
-    const int chunks = layout.kernel * layout.kernel * (layout.there_pitch / chunk);
-    if (threadIdx.x < 2 * warp_tiles)
-        table[threadIdx.x] =
-            table_entry(run * 2 * warp_tiles + (int)threadIdx.x, chunks, layout, layout.kernel);
-    __syncthreads();
-    float sums[warp_tiles][N][4];
+    const int lane = (int)threadIdx.x % 32;
+    if constexpr (N == 1) {
+        unsigned two[2];
+        load_transposed(two, row);
+        gradients[0] = make_uint2(two[0], two[1]);
+    } else {
 #pragma unroll
-    for (int t = 0; t < warp_tiles; t++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                sums[t][n][k] = 0;
-    for (unsigned first = (part * warps + (unsigned)warp) * tile_pixels; first < pixels;
-         first += parts * warps * tile_pixels) {
-        const Place mine = place_of(first + (unsigned)(lane % tile_pixels), layout, 0, 0);
-        const Place low = place_from(mine, group), high = place_from(mine, group + 8);
-        unsigned pairs[warp_tiles][4];
-        uint2 gradients[N];
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            const int channel = n * chunk + 2 * quarter;
-            const bool some = n * chunk < layout.here_pitch;
-            gradients[n].x =
-                some && low.here >= 0 ? *reinterpret_cast<const unsigned *>(here + low.here + channel) : 0;
-            gradients[n].y =
-                some && high.here >= 0 ? *reinterpret_cast<const unsigned *>(here + high.here + channel) : 0;
-        }
-        if (all_inside(mine, layout, 0, 0))
-            load_taps<true>(there, low, high, table, pairs);
-        else
-            load_taps<false>(there, low, high, table, pairs);
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            gradients[n] = make_uint2(transpose(gradients[n].x), transpose(gradients[n].y));
-#pragma unroll
-        for (int t = 0; t < warp_tiles; t++) {
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                pairs[t][k] = transpose(pairs[t][k]);
-#pragma unroll
-            for (int n = 0; n < N; n++)
-                multiply_add(T{}, sums[t][n], pairs[t], gradients[n]);
+        for (int n = 0; n < N; n += 2) {
+            unsigned two[4];
+            load_transposed(two, row + (unsigned)(min(n + lane / 16, chunks - 1) * plane));
+            gradients[n] = make_uint2(two[0], two[1]);
+            gradients[n + 1] = make_uint2(two[2], two[3]);
         }
     }
+}
+
+/* Sums over the pixels of tiles the products of x (there) and dy (here): 16 channels and taps by N chunks of
+ * y, warp_pairs such products in a warp; partial[block][part_sums]. */
+template <typename T, int N>
+__global__ void __launch_bounds__(threads_most, threads_at_a_time(N) / threads_most)
+    direct_weight_kernel(const T *here, const void *there, float *partial,
+                         const __grid_constant__ Layout layout)
+{
+    extern __shared__ __align__(128) char shared[];
+    const Division division = division_of(layout);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int group = warp % division.groups, split = warp / division.groups;
+    const unsigned patch = (unsigned)__cvta_generic_to_shared(shared),
+                   tile = patch + (unsigned)(layout.there_plane * layout.there.chunks);
+    const Side &side = layout.sides[0];
+    unsigned offsets[warp_pairs];
 #pragma unroll
-    for (int t = 0; t < warp_tiles; t++) {
+    for (int u = 0; u < warp_pairs; u++)
+        offsets[u] = (unsigned)layout.offsets[2 * (group * warp_pairs + u) + lane / 8 % 2];
+    float sums[warp_pairs][N][4];
+#pragma unroll
+    for (int u = 0; u < warp_pairs; u++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                sums[u][n][k] = 0;
+    for (int t = (int)blockIdx.x; t < layout.tiles; t += (int)gridDim.x) {
+        const Spot spot = spot_of(t, layout);
+        bring_patch<T>(there, shared, layout, spot);
+        bring_tile(here, tile, layout, spot);
+        copies_close();
+        copies_wait<0>();
+        __syncthreads();
+        for (int first = split * 16; first < layout.tile.count; first += division.splits * 16) {
+            const int pixel = first + lane % 8 + lane / 16 * 8;
+            const Place place = place_in(layout.tile, pixel < layout.tile.count ? pixel : 0);
+            const unsigned row = patch + (unsigned)patch_bytes(place, layout, side, side);
+            uint2 gradients[N];
+            load_gradients<N>(tile + (unsigned)((first + lane % 16) * chunk_bytes), layout.here_plane,
+                              layout.here.chunks, gradients);
+#pragma unroll
+            for (int u = 0; u < warp_pairs; u++) {
+                unsigned pairs[4];
+                load_transposed(pairs, row + offsets[u]);
+#pragma unroll
+                for (int n = 0; n < N; n++)
+                    multiply_add(T{}, sums[u][n], pairs, gradients[n]);
+            }
+        }
+        __syncthreads();
+    }
+    float *joined = reinterpret_cast<float *>(shared); /* [warp][N][4][lane] */
+    partial += (int64_t)blockIdx.x * part_sums(layout, N);
+#pragma unroll
+    for (int u = 0; u < warp_pairs; u++) {
         __syncthreads();
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                joined[warp][(n * 4 + k) * 32 + lane] = sums[t][n][k];
+                joined[(warp * N * 4 + n * 4 + k) * 32 + lane] = sums[u][n][k];
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < N * 4 * 32; i += block_threads) {
+        for (int i = (int)threadIdx.x; i < division.groups * N * 4 * 32; i += (int)blockDim.x) {
+            const int of_group = i / (N * 4 * 32), at = i % (N * 4 * 32);
             float sum = 0;
-#pragma unroll
-            for (int w = 0; w < warps; w++)
-                sum += joined[w][i];
-            partial[((int64_t)blockIdx.x * warp_tiles + t) * N * 4 * 32 + i] = sum;
+            for (int s = 0; s < division.splits; s++)
+                sum += joined[(s * division.groups + of_group) * N * 4 * 32 + at];
+            partial[(of_group * warp_pairs + u) * N * 4 * 32 + at] = sum;
         }
     }
 }
@@ -116,30 +163,29 @@ __global__ void __launch_bounds__(join_columns *join_rows)
     const double sum = join_parts(partial, i, parts, count);
     if (threadIdx.x >= join_columns)
         return;
-    const int lane = i % 32, k = i / 32 % 4, n = i / 128 % N, tile = i / (128 * N);
-    const int s = 2 * tile + k / 2, o = n * chunk + lane % 4 * 2 + k % 2, each = pitch / chunk;
+    const int lane = i % 32, k = i / 32 % 4, n = i / 128 % N, pair = i / (128 * N);
+    const int s = 2 * pair + k / 2, o = n * chunk + lane % 4 * 2 + k % 2, each = pitch / chunk;
     if (s < chunks && o < rows)
         dweight[((int64_t)o * taps + s / each) * pitch + s % each * chunk + lane / 4] = (T)(float)sum;
 }
 
-/* How pixels and taps of a weight gradient are divided among blocks. */
-struct Division {
-    int64_t parts, groups, count; /* count: sums in a part */
-};
-
-Division division_of(const DeviceTensor *dy, const DeviceTensor *x, const Direct *direct)
+/* Returns the shared memory that joining the warps' sums takes. */
+int join_bytes(const Layout &layout)
 {
-    Division division;
-    const int64_t tiles = (dy->shape[0] * dy->shape[1] * dy->shape[2] + tile_pixels - 1) / tile_pixels;
-    const int64_t chunks = direct->kernel * direct->kernel * x->pitch / chunk;
-    division.groups = (chunks + 2 * warp_tiles - 1) / (2 * warp_tiles);
-    /* at least two tiles for each warp */
-    const int64_t wanted = (tiles + 2 * warps - 1) / (2 * warps);
-    const int64_t most =
-        processors * (dy->pitch == chunk ? weight_blocks<1> : weight_blocks<2>) / division.groups;
-    division.parts = wanted < most ? wanted : most;
-    division.count = division.groups * warp_tiles * instance_chunks(dy->pitch) * 4 * 32;
-    return division;
+    return layout.threads / 32 * instance_chunks(layout.here.chunks) * 4 * 32 * (int)sizeof(float);
+}
+
+/* Sets *layout to that of a weight gradient; returns whether there are tiles that fit. */
+bool weight_layout(const DeviceTensor *dy, const DeviceTensor *x, const Direct *direct, Layout *layout)
+{
+    *layout = forward_layout(x, dy, direct);
+    return choose_tiles(layout, 0, threads_at_a_time(instance_chunks(layout->here.chunks))) &&
+           division_of(*layout).splits > 0;
+}
+
+int blocks_of(const Layout &layout)
+{
+    return layout.tiles < layout.blocks ? layout.tiles : layout.blocks;
 }
 
 } // namespace
@@ -147,31 +193,38 @@ Division division_of(const DeviceTensor *dy, const DeviceTensor *x, const Direct
 extern "C" uint64_t kernel_direct_scratch_bytes(const DeviceTensor *dy, const DeviceTensor *x,
                                                 const Direct *direct)
 {
-    const Division division = division_of(dy, x, direct);
-    return (uint64_t)(division.parts * division.count) * sizeof(float);
+    Layout layout;
+    if (!weight_layout(dy, x, direct, &layout))
+        return 0;
+    return (uint64_t)blocks_of(layout) * (uint64_t)part_sums(layout, instance_chunks(layout.here.chunks)) *
+           sizeof(float);
 }
 
 extern "C" cudaError_t kernel_direct_backward_weight(const DeviceTensor *dy, const DeviceTensor *x,
                                                      const Direct *direct, const DeviceTensor *dweight,
                                                      void *scratch, cudaStream_t stream)
 {
-    if (!kernel_direct_fits(x, dweight, dy, direct))
+    Layout layout;
+    if (!kernel_direct_fits(x, dweight, dy, direct) || !weight_layout(dy, x, direct, &layout))
         return cudaErrorNotSupported;
-    const Layout layout = forward_layout(x, dy, direct);
-    const Division division = division_of(dy, x, direct);
     float *partial = static_cast<float *>(scratch);
-    const int taps = layout.kernel * layout.kernel;
+    const int blocks = blocks_of(layout), taps = layout.kernel * layout.kernel;
+    const int bytes = tile_bytes(layout) > join_bytes(layout) ? tile_bytes(layout) : join_bytes(layout);
     return with_narrow(dy, [&](auto zero) {
-        with_chunks(dy->pitch, [&](auto chunks) {
-            using T = decltype(zero);
+        using T = decltype(zero);
+        return with_chunks(layout.here.chunks, [&](auto chunks) {
             constexpr int N = decltype(chunks)::value;
-            direct_weight_kernel<T, N>
-                <<<(unsigned)(division.parts * division.groups), block_threads, 0, stream>>>(
-                    data_of<const T>(dy), data_of<const T>(x), partial, (unsigned)division.groups, layout);
+            const int count = part_sums(layout, N);
+            const cudaError_t code =
+                launch_blocks(direct_weight_kernel<T, N>, blocks, layout.threads, bytes, stream,
+                              data_of<const T>(dy), data_of<const void>(x), partial, layout);
+            if (code != cudaSuccess)
+                return code;
             direct_join_kernel<T, N>
-                <<<(unsigned)(division.count / join_columns), join_columns * join_rows, 0, stream>>>(
-                    partial, data_of<T>(dweight), (int)division.parts, (int)division.count,
-                    taps * layout.there_pitch / chunk, taps, (int)dy->pitch, layout.there_pitch);
+                <<<(unsigned)(count / join_columns), join_columns * join_rows, 0, stream>>>(
+                    partial, data_of<T>(dweight), blocks, count, taps * layout.there.chunks, taps,
+                    (int)dy->pitch, layout.weight_pitch);
+            return cudaGetLastError();
         });
     });
 }

@@ -29,13 +29,13 @@ typedef struct ClassTargets {
 
 uint64_t kernel_class_loss_scratch_bytes(const DeviceTensor *logits);
 /* Computes loss [1], the mean over samples that count, by their weights (binary: and over classes), and
- * probabilities [N, K].
- * One launch. */
+ * probabilities [N, K], both in f32 also of narrow logits. One launch. */
 cudaError_t kernel_class_loss(const ClassTargets *targets, const DeviceTensor *logits,
                               const DeviceTensor *loss, const DeviceTensor *probabilities, void *scratch,
                               unsigned *arrivals, cudaStream_t stream);
 /* Computes dlogits = dloss / (samples that count, binary: times classes) * (probabilities - target), each by
- * its weight; 0 for samples that do not count. dlogits may be probabilities. */
+ * its weight; 0 for samples that do not count, and in the padding of narrow dlogits. dlogits of f32 may be
+ * probabilities. */
 cudaError_t kernel_class_loss_backward(const ClassTargets *targets, const DeviceTensor *dloss,
                                        const DeviceTensor *probabilities, const DeviceTensor *dlogits,
                                        cudaStream_t stream);

@@ -76,19 +76,20 @@ template <int Threads, typename T> __device__ T row_sum(T value)
     return Threads == 32 ? warp_sum(value) : block_sum(value);
 }
 
-template <int Threads>
-__device__ double softmax_row(const Targets &targets, const Sample &sample, const float *x, float *p)
+template <int Threads, typename T>
+__device__ double softmax_row(const Targets &targets, const Sample &sample, const T *scores, float *p)
 {
+    const auto x = [scores](int k) { return (float)scores[k]; };
     const int lane = (int)threadIdx.x % Threads;
     float greatest = -INFINITY;
     for (int k = lane; k < targets.classes; k += Threads)
-        greatest = fmaxf(greatest, x[k]);
+        greatest = fmaxf(greatest, x(k));
     greatest = Threads == 32 ? warp_max(greatest) : block_max(greatest);
     double sum = 0, sum_x = 0, weight_sum = 0;
     for (int k = lane; k < targets.classes; k += Threads) {
         const double weight = weight_of(targets, k);
-        sum += (double)expf(x[k] - greatest);
-        sum_x += weight * (double)(x[k] - greatest);
+        sum += (double)expf(x(k) - greatest);
+        sum_x += weight * (double)(x(k) - greatest);
         weight_sum += weight;
     }
     sum = row_sum<Threads>(sum);
@@ -97,31 +98,32 @@ __device__ double softmax_row(const Targets &targets, const Sample &sample, cons
         weight_sum = row_sum<Threads>(weight_sum);
     const double inverse = 1 / sum;
     for (int k = lane; k < targets.classes; k += Threads)
-        p[k] = (float)((double)expf(x[k] - greatest) * inverse);
+        p[k] = (float)((double)expf(x(k) - greatest) * inverse);
     if (lane > 0 || !sample.counts)
         return 0;
     if (!sample.sound)
         return NAN;
-    double of_labels = sample.share * weight_of(targets, sample.label) * (double)(x[sample.label] - greatest);
+    double of_labels = sample.share * weight_of(targets, sample.label) * (double)(x(sample.label) - greatest);
     if (sample.other >= 0)
         of_labels +=
-            (1 - sample.share) * weight_of(targets, sample.other) * (double)(x[sample.other] - greatest);
+            (1 - sample.share) * weight_of(targets, sample.other) * (double)(x(sample.other) - greatest);
     return weight_of_target(targets, sample, weight_sum) * log(sum) - (1 - targets.smoothing) * of_labels -
            targets.smoothing / targets.classes * sum_x;
 }
 
 /* Computes probabilities and loss of a row: max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no
  * x. */
-template <int Threads>
-__device__ double binary_row(const Targets &targets, const Sample &sample, const float *x, float *p)
+template <int Threads, typename T>
+__device__ double binary_row(const Targets &targets, const Sample &sample, const T *scores, float *p)
 {
+    const auto x = [scores](int k) { return (float)scores[k]; };
     const int lane = (int)threadIdx.x % Threads;
     double sum = 0;
     for (int k = lane; k < targets.classes; k += Threads) {
-        const float small = expf(-fabsf(x[k]));
-        p[k] = (x[k] < 0 ? small : 1) / (1 + small);
-        sum += weight_of(targets, k) * ((double)(x[k] < 0 ? 0 : x[k]) -
-                                        (double)x[k] * target_at(targets, sample, k) + (double)log1pf(small));
+        const float small = expf(-fabsf(x(k)));
+        p[k] = (x(k) < 0 ? small : 1) / (1 + small);
+        sum += weight_of(targets, k) * ((double)(x(k) < 0 ? 0 : x(k)) -
+                                        (double)x(k) * target_at(targets, sample, k) + (double)log1pf(small));
     }
     sum = row_sum<Threads>(sum);
     return !sample.counts ? 0 : sample.sound ? sum : (double)NAN;
@@ -159,14 +161,15 @@ __device__ double sum_weights(const Targets &targets)
     return block_sum(sum);
 }
 
-template <int Threads, bool Binary>
-__global__ void class_loss_kernel(Targets targets, const float *logits, float *probabilities,
+/* pitch: elements of a row of the logits. */
+template <int Threads, bool Binary, typename T>
+__global__ void class_loss_kernel(Targets targets, const T *logits, int pitch, float *probabilities,
                                   double *sample_losses, unsigned *arrivals, float *loss)
 {
     const int64_t n = ((int64_t)blockIdx.x * block_threads + threadIdx.x) / Threads;
     if (n < targets.samples) { /* true for all threads of a row, or for none */
         const Sample sample = sample_of(targets, n);
-        const float *x = logits + n * targets.classes;
+        const T *x = logits + n * pitch;
         float *p = probabilities + n * targets.classes;
         const double of_sample =
             Binary ? binary_row<Threads>(targets, sample, x, p) : softmax_row<Threads>(targets, sample, x, p);
@@ -184,9 +187,10 @@ __global__ void class_loss_kernel(Targets targets, const float *logits, float *p
         *loss = terms > 0 ? (float)(sum / terms) : 0;
 }
 
-template <int Threads, bool Binary>
+/* pitch: elements of a row of dlogits, of which those behind the classes are 0. */
+template <int Threads, bool Binary, typename T>
 __global__ void class_loss_backward_kernel(Targets targets, const float *dloss, const float *probabilities,
-                                           float *dlogits)
+                                           T *dlogits, int pitch)
 {
     const double terms = samples_that_count<Binary>(targets) * terms_of<Binary>(targets);
     const double weight_sum = targets.weights && !Binary ? sum_weights(targets) : 0;
@@ -196,14 +200,19 @@ __global__ void class_loss_backward_kernel(Targets targets, const float *dloss, 
         return;
     const Sample sample = sample_of(targets, n);
     const float *p = probabilities + n * targets.classes;
-    float *dx = dlogits + n * targets.classes;
+    T *dx = dlogits + n * pitch;
     const double of_sample = sample.sound && !Binary ? weight_of_target(targets, sample, weight_sum) : 1;
-    for (int k = (int)threadIdx.x % Threads; k < targets.classes; k += Threads) {
+    for (int k = (int)threadIdx.x % Threads; k < pitch; k += Threads) {
+        if (k >= targets.classes) {
+            dx[k] = (T)0.0F;
+            continue;
+        }
         const double weight = weight_of(targets, k), of_p = Binary ? weight : of_sample;
-        dx[k] = !sample.counts ? 0 /* a sample that does not count may hold anything, NaN too */
-                : sample.sound
-                    ? (float)(factor * (of_p * (double)p[k] - weight * target_at(targets, sample, k)))
-                    : NAN;
+        const float gradient =
+            !sample.counts ? 0 /* a sample that does not count may hold anything, NaN too */
+            : sample.sound ? (float)(factor * (of_p * (double)p[k] - weight * target_at(targets, sample, k)))
+                           : NAN;
+        dx[k] = (T)gradient;
     }
 }
 
@@ -263,28 +272,33 @@ extern "C" cudaError_t kernel_class_loss(const ClassTargets *targets, const Devi
                                          const DeviceTensor *loss, const DeviceTensor *probabilities,
                                          void *scratch, unsigned *arrivals, cudaStream_t stream)
 {
-    if (!are_sound(targets) || !is_f32(logits) || !is_f32(loss) || !is_f32(probabilities))
+    if (!are_sound(targets) || !is_f32(loss) || !is_f32(probabilities))
         return cudaErrorNotSupported;
-    with_row(targets, logits->shape[1], [&](auto threads, auto binary) {
-        class_loss_kernel<threads(), binary()>
-            <<<row_blocks(logits->shape[0], threads()), block_threads, 0, stream>>>(
-                targets_of(targets, logits), data_of<float>(logits), data_of<float>(probabilities),
-                static_cast<double *>(scratch), arrivals, data_of<float>(loss));
+    return with_storage(logits, [&](auto zero) {
+        using T = decltype(zero);
+        with_row(targets, logits->shape[1], [&](auto threads, auto binary) {
+            class_loss_kernel<threads(), binary(), T>
+                <<<row_blocks(logits->shape[0], threads()), block_threads, 0, stream>>>(
+                    targets_of(targets, logits), data_of<T>(logits), (int)logits->pitch,
+                    data_of<float>(probabilities), static_cast<double *>(scratch), arrivals,
+                    data_of<float>(loss));
+        });
     });
-    return cudaGetLastError();
 }
 
 extern "C" cudaError_t kernel_class_loss_backward(const ClassTargets *targets, const DeviceTensor *dloss,
                                                   const DeviceTensor *probabilities,
                                                   const DeviceTensor *dlogits, cudaStream_t stream)
 {
-    if (!are_sound(targets) || !is_f32(dloss) || !is_f32(probabilities) || !is_f32(dlogits))
+    if (!are_sound(targets) || !is_f32(dloss) || !is_f32(probabilities))
         return cudaErrorNotSupported;
-    with_row(targets, dlogits->shape[1], [&](auto threads, auto binary) {
-        class_loss_backward_kernel<threads(), binary()>
-            <<<row_blocks(dlogits->shape[0], threads()), block_threads, 0, stream>>>(
-                targets_of(targets, dlogits), data_of<float>(dloss), data_of<float>(probabilities),
-                data_of<float>(dlogits));
+    return with_storage(dlogits, [&](auto zero) {
+        using T = decltype(zero);
+        with_row(targets, dlogits->shape[1], [&](auto threads, auto binary) {
+            class_loss_backward_kernel<threads(), binary(), T>
+                <<<row_blocks(dlogits->shape[0], threads()), block_threads, 0, stream>>>(
+                    targets_of(targets, dlogits), data_of<float>(dloss), data_of<float>(probabilities),
+                    data_of<T>(dlogits), (int)dlogits->pitch);
+        });
     });
-    return cudaGetLastError();
 }

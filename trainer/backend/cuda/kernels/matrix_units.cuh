@@ -39,20 +39,47 @@ __device__ inline unsigned transpose(unsigned two)
 
 /* Loads four 8 x 8 matrices from shared memory: lane 8 i + r names row r of matrix i, 16 bytes at a multiple
  * of 16. Each lane gets, of matrix i in two[i], columns 2 * quarter and the next one of row `group`. */
-__device__ inline void load_matrices(unsigned (&two)[4], const void *row)
+__device__ inline void load_matrices(unsigned (&two)[4], unsigned row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(two[0]), "=r"(two[1]), "=r"(two[2]), "=r"(two[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "r"(row)
                  : "memory");
 }
 
+__device__ inline void load_matrices(unsigned (&two)[4], const void *row)
+{
+    load_matrices(two, (unsigned)__cvta_generic_to_shared(row));
+}
+
 /* Loads the same matrices transposed: of each, column `group` at rows 2 * quarter and the next one. */
-__device__ inline void load_transposed(unsigned (&two)[4], const void *row)
+__device__ inline void load_transposed(unsigned (&two)[4], unsigned row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(two[0]), "=r"(two[1]), "=r"(two[2]), "=r"(two[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "r"(row)
+                 : "memory");
+}
+
+__device__ inline void load_transposed(unsigned (&two)[4], const void *row)
+{
+    load_transposed(two, (unsigned)__cvta_generic_to_shared(row));
+}
+
+/* Loads two of them, of which lanes 0 to 15 name the rows. */
+__device__ inline void load_matrices(unsigned (&two)[2], unsigned row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(two[0]), "=r"(two[1])
+                 : "r"(row)
+                 : "memory");
+}
+
+__device__ inline void load_transposed(unsigned (&two)[2], unsigned row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(two[0]), "=r"(two[1])
+                 : "r"(row)
                  : "memory");
 }
 

@@ -1,6 +1,7 @@
 /* window.cu - average pools and reflection pads. How work is divided among threads: window_places.cuh. */
 #include "trainer/backend/cuda/kernels/channel_means.cuh"
 #include "trainer/backend/cuda/kernels/kernels_window.h"
+#include "trainer/backend/cuda/kernels/reflection.cuh"
 #include "trainer/backend/cuda/kernels/window_places.cuh"
 
 using namespace fshard;
@@ -107,13 +108,6 @@ __global__ void __launch_bounds__(block_threads)
 
 /* ---- reflection pad ---- */
 
-/* Returns the position on the axis that position h of the padded axis shows; the edge is the mirror. */
-__device__ int reflect(int h, int padding, int count)
-{
-    const int at = abs(h - padding);
-    return at < count ? at : 2 * (count - 1) - at;
-}
-
 template <typename T, int Width>
 __global__ void __launch_bounds__(block_threads)
     reflection_pad_kernel(const T *x, Image in, int padding, T *y, Image out, Places places)
@@ -124,19 +118,6 @@ __global__ void __launch_bounds__(block_threads)
     const int c = p.vector * Width, h = reflect(p.h, padding, in.height), w = reflect(p.w, padding, in.width);
     *reinterpret_cast<Raw<T, Width> *>(y + out.element(p.n, p.h, p.w, c)) =
         fetch<T, Width>(x + in.element(p.n, h, w, c));
-}
-
-/* Sets positions to those of the padded axis that show position h: itself, and its reflections at either
- * edge. Returns how many. */
-__device__ int reflections(int h, int padding, int count, int positions[3])
-{
-    int found = 0;
-    positions[found++] = h + padding;
-    if (h >= 1 && h <= padding)
-        positions[found++] = padding - h;
-    if (h <= count - 2 && h >= count - 1 - padding)
-        positions[found++] = 2 * (count - 1) - h + padding;
-    return found;
 }
 
 template <typename T, int Width>

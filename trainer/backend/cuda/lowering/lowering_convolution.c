@@ -149,6 +149,31 @@ static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
     return FSH_OK;
 }
 
+/* Returns whether nothing but the kernels for few channels does the step: cuDNN neither mirrors images nor
+ * reads bytes, but for stems. */
+static bool is_direct_alone(const Step *step, const Convolution *convolution)
+{
+    const DeviceTensor *x = step->node->op == OP_CONV2D                   ? in(step, CONV_X)
+                            : step->node->op == OP_CONV2D_BACKWARD_WEIGHT ? in(step, CONV_WEIGHT_X)
+                                                                          : NULL;
+    return step->node->as.conv.options.reflects ||
+           (x && x->element == ELEMENT_U8 && !is_stem(step, convolution));
+}
+
+static FshStatus prepare_direct(Step *step, ConvolutionPlan *plan, FshError *error)
+{
+    if (!direct_step_fits(step, &plan->direct))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "%s: cuda has no kernel for this convolution of mirrored images or bytes; use "
+                             "--no-fuse pad-conv,normalize-conv",
+                             step->node->name);
+    plan->way = WAY_DIRECT;
+    want_scratch(step, direct_step_scratch_bytes(step, &plan->direct));
+    (void)snprintf(step->told, sizeof step->told, "own kernel for few channels");
+    name_engine(step, plan);
+    return FSH_OK;
+}
+
 /* Returns whether timing plans pays. Whole images are evaluated one at a time, each in its own size: after
  * the first sizes, timing ten ways for another one takes far longer than the best of them saves. */
 static bool pays_to_time(const CudaProgram *program, const Convolution *convolution)
@@ -164,15 +189,13 @@ static bool pays_to_time(const CudaProgram *program, const Convolution *convolut
 /* Leaves the sums out where the norm that follows makes statistics and result in one launch: it does so in
  * less time than the sums cost the convolution: pyramidnet-110-270 at batch 64, whose norms all do, 5,158
  * images/s without any sums, 4,962 with; resnet50 at 160 px 11,867 and 11,576 at batch 64, but 16,755 and
- * 17,230 at 512 (H200, 2026-11-21). Kernels for few channels make their sums at no cost. Called once the
- * weight is narrow: whether these kernels take it is asked here. */
+ * 17,230 at 512 (H200, 2026-11-21); conv8, of kernels for few channels, 5,933,000 and 5,724,000
+ * (2026-11-29). */
 static void leave_out_sums(const CudaProgram *program, Step *step)
 {
-    Direct direct;
     if (step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS) &&
         kernel_batch_norm_is_whole(out(step, CONV_Y)) &&
-        !lowering_sums_are_wanted(program, step->node->outputs[CONV_SUMS]) &&
-        !direct_step_fits(step, &direct))
+        !lowering_sums_are_wanted(program, step->node->outputs[CONV_SUMS]))
         step->outputs[CONV_SUMS].data = NULL; /* the norm's step looks here */
 }
 
@@ -218,6 +241,8 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
         plan->convolution.weight = *in(step, CONV_WEIGHT);
     }
     leave_out_sums(program, step);
+    if (is_direct_alone(step, &plan->convolution))
+        return prepare_direct(step, plan, error);
     if (step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS))
         want_scratch(step, kernel_column_scratch_bytes(out(step, CONV_Y)));
     if (is_stem(step, &plan->convolution)) {
@@ -244,7 +269,7 @@ static FshStatus convolution_prepare(const CudaProgram *program, Step *step, Fsh
 {
     ConvolutionPlan *plan = step->plan;
     CudaBackend *backend = program_backend(program);
-    if (plan->way == WAY_DEPTHWISE)
+    if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT)
         return FSH_OK;
     FshStatus status = convolution_choose_way(backend, step, plan, error);
     if (status)

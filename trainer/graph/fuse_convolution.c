@@ -1,0 +1,111 @@
+#include "trainer/graph/graph_internal.h"
+
+/* ---- reflection pads ---- */
+
+/* Returns whether a block of threads holds the padded image, and what it meets in y, with the largest weights
+ * (direct_tile.cuh): the gradient of a mirrored image is made of whole ones. */
+static bool holds_mirrored(const Conv2d *conv, const Tensor *x, int64_t padding)
+{
+    enum { BYTES_MOST = 40 << 10, CHANNELS_MULTIPLE = 8, NARROW_BYTES = 2 };
+    const int64_t around = 2 * padding + conv->kernel;
+    const int64_t channels = (x->shape[3] + CHANNELS_MULTIPLE - 1) / CHANNELS_MULTIPLE * CHANNELS_MULTIPLE +
+                             (conv->channels + CHANNELS_MULTIPLE - 1) / CHANNELS_MULTIPLE * CHANNELS_MULTIPLE;
+    return padding < x->shape[1] && padding < x->shape[2] &&
+           (x->shape[1] + around) * (x->shape[2] + around) * channels * NARROW_BYTES <= BYTES_MOST;
+}
+
+/* Makes convolutions of few channels pad by reflection themselves. */
+static void fuse_pads(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *pad = &graph->nodes[i];
+        if (pad->op != OP_REFLECTION_PAD || !pad->output_count)
+            continue;
+        Node *conv = graph_only_consumer(graph, uses, pad->outputs[0], OP_CONV2D);
+        const Tensor *x = &graph->tensors[pad->inputs[0]].tensor;
+        const int64_t padding = pad->as.pad.padding;
+        if (!conv || conv->as.conv.options.padding != 0 || !conv2d_is_narrow(graph, conv) ||
+            !holds_mirrored(&conv->as.conv.options, x, padding))
+            continue;
+        conv->as.conv.options.padding = padding;
+        conv->as.conv.options.reflects = true;
+        conv->inputs[CONV_X] = pad->inputs[0];
+        graph_forget(graph, pad);
+        graph_empty_node(pad);
+    }
+}
+
+/* ---- normalised images ---- */
+
+/* Returns whether there is a kernel that normalises the images of a convolution itself, in 16 bits. */
+static bool reads_bytes(const Graph *graph, const Node *conv)
+{
+    const Tensor *x = &graph->tensors[conv->inputs[CONV_X]].tensor;
+    return data_type_is_narrow(x->type) && x->shape[3] <= GRAPH_CHANNELS_MAX &&
+           (conv2d_is_stem(&conv->as.conv.options, x->shape[3]) || conv2d_is_narrow(graph, conv));
+}
+
+/* Returns whether only convolutions that take bytes read the images that `normalize` makes. */
+static bool only_readers_of_bytes(const Graph *graph, const GraphUses *uses, const Node *normalize)
+{
+    const TensorId images = normalize->outputs[0];
+    const Tensor *tensor = &graph->tensors[images].tensor;
+    int readers = 0;
+    if (tensor->keep)
+        return false;
+    for (size_t i = 0; i < graph->node_count; i++) {
+        const Node *conv = &graph->nodes[i];
+        readers += conv->op == OP_CONV2D && conv->input_count && conv->inputs[CONV_X] == images &&
+                   reads_bytes(graph, conv);
+    }
+    return readers > 0 && readers == uses->counts[images];
+}
+
+/* Makes convolutions read the bytes of their images. */
+static void read_bytes(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *normalize = &graph->nodes[i];
+        if (normalize->op != OP_NORMALIZE || !only_readers_of_bytes(graph, uses, normalize))
+            continue;
+        for (size_t k = 0; k < graph->node_count; k++) {
+            Node *conv = &graph->nodes[k];
+            if (conv->op != OP_CONV2D || !conv->input_count || conv->inputs[CONV_X] != normalize->outputs[0])
+                continue;
+            conv->inputs[CONV_X] = normalize->inputs[0];
+            conv->as.conv.pixels = normalize->as.normalize;
+        }
+        graph_forget(graph, normalize);
+        graph_empty_node(normalize);
+    }
+}
+
+/* ---- activations ---- */
+
+/* Makes the activation behind a convolution with a bias part of it. */
+static void fuse_activations(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *conv = &graph->nodes[i];
+        if (conv->op != OP_CONV2D || conv->inputs[CONV_BIAS] == TENSOR_NONE)
+            continue;
+        Node *relu = graph_only_consumer(graph, uses, conv->outputs[0], OP_RELU);
+        if (!relu)
+            continue;
+        conv->as.conv.relu = true;
+        conv->as.conv.slope = relu->as.relu.slope;
+        graph_forget(graph, conv);
+        conv->outputs[0] = relu->outputs[0];
+        graph_empty_node(relu);
+    }
+}
+
+void graph_fuse_convolutions(Graph *graph, const GraphUses *uses, unsigned fusions)
+{
+    if (fusions & FUSE_CONV_BIAS_RELU)
+        fuse_activations(graph, uses);
+    if (fusions & FUSE_PAD_CONV)
+        fuse_pads(graph, uses);
+    if (fusions & FUSE_NORMALIZE_CONV)
+        read_bytes(graph, uses);
+}
