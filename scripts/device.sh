@@ -76,6 +76,7 @@ times() {
     "$build/tests/pointwise_gradient_time" || true
     "$build/tests/attention_time" || true
     "$build/tests/implicit_gemm_time" || true
+    "$build/tests/direct_kernel_time" || true
     for job in "resnet50 f16 160 512 5" "pyramidnet f16 32 64 5" "conv8 f16 28 2048 5"; do
         # shellcheck disable=SC2086
         "$build/bin/train_step" profile $job cuda >"$out/profile-${job// /-}.txt" 2>&1 || true

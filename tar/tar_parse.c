@@ -288,7 +288,10 @@ static FshStatus next_header(TarCursor *cursor, bool extended, uint8_t *header, 
     }
     memcpy(header, block, BLOCK_BYTES);
     if (!checksum_is_right(header))
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "byte %" PRIu64 ": header with a wrong checksum",
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "byte %" PRIu64
+                             ": header with a wrong checksum: the tar is damaged there; copy or "
+                             "download it again",
                              cursor->offset);
     return FSH_OK;
 }

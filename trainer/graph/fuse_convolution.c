@@ -2,16 +2,24 @@
 
 /* ---- reflection pads ---- */
 
-/* Returns whether a block of threads holds the padded image, and what it meets in y, with the largest weights
- * (direct_tile.cuh): the gradient of a mirrored image is made of whole ones. */
+/* Returns the bytes of a pixel of so many channels in 16 bits, as GPUs have it. */
+static int64_t pixel_bytes(int64_t channels)
+{
+    enum { CHANNELS_MULTIPLE = 8, NARROW_BYTES = 2 };
+    return (channels + CHANNELS_MULTIPLE - 1) / CHANNELS_MULTIPLE * CHANNELS_MULTIPLE * NARROW_BYTES;
+}
+
+/* Returns whether a block of threads holds the padded image, and what it meets in y: the gradient of a
+ * mirrored image is made of whole ones. A block has 94 KiB (shared_most of direct_tile.cuh), of which the
+ * largest weights, and the tables, leave 40. */
 static bool holds_mirrored(const Conv2d *conv, const Tensor *x, int64_t padding)
 {
-    enum { BYTES_MOST = 40 << 10, CHANNELS_MULTIPLE = 8, NARROW_BYTES = 2 };
+    enum { BYTES_MOST = 40 << 10 };
     const int64_t around = 2 * padding + conv->kernel;
-    const int64_t channels = (x->shape[3] + CHANNELS_MULTIPLE - 1) / CHANNELS_MULTIPLE * CHANNELS_MULTIPLE +
-                             (conv->channels + CHANNELS_MULTIPLE - 1) / CHANNELS_MULTIPLE * CHANNELS_MULTIPLE;
     return padding < x->shape[1] && padding < x->shape[2] &&
-           (x->shape[1] + around) * (x->shape[2] + around) * channels * NARROW_BYTES <= BYTES_MOST;
+           (x->shape[1] + around) * (x->shape[2] + around) *
+                   (pixel_bytes(x->shape[3]) + pixel_bytes(conv->channels)) <=
+               BYTES_MOST;
 }
 
 /* Makes convolutions of few channels pad by reflection themselves. */
@@ -24,7 +32,7 @@ static void fuse_pads(Graph *graph, const GraphUses *uses)
         Node *conv = graph_only_consumer(graph, uses, pad->outputs[0], OP_CONV2D);
         const Tensor *x = &graph->tensors[pad->inputs[0]].tensor;
         const int64_t padding = pad->as.pad.padding;
-        if (!conv || conv->as.conv.options.padding != 0 || !conv2d_is_narrow(graph, conv) ||
+        if (!conv || conv->as.conv.options.padding != 0 || !conv2d_has_few_channels(graph, conv) ||
             !holds_mirrored(&conv->as.conv.options, x, padding))
             continue;
         conv->as.conv.options.padding = padding;
@@ -42,7 +50,7 @@ static bool reads_bytes(const Graph *graph, const Node *conv)
 {
     const Tensor *x = &graph->tensors[conv->inputs[CONV_X]].tensor;
     return data_type_is_narrow(x->type) && x->shape[3] <= GRAPH_CHANNELS_MAX &&
-           (conv2d_is_stem(&conv->as.conv.options, x->shape[3]) || conv2d_is_narrow(graph, conv));
+           (conv2d_is_stem(&conv->as.conv.options, x->shape[3]) || conv2d_has_few_channels(graph, conv));
 }
 
 /* Returns whether only convolutions that take bytes read the images that `normalize` makes. */

@@ -137,9 +137,10 @@ void graph_remove_empty_nodes(Graph *graph);
 Node *graph_only_consumer(const Graph *graph, const GraphUses *uses, TensorId tensor, OpKind op);
 /* Marks output 0 of a node as made by none: another node takes its place. */
 void graph_forget(Graph *graph, const Node *node);
-/* Returns whether a GPU has kernels of its own for the convolution, in 16 bits, because its channels are few
- * (kernels_direct.h). */
-bool conv2d_is_narrow(const Graph *graph, const Node *conv);
+/* Returns whether the convolution, in 16 bits, is one of few channels, for which GPUs have kernels of their
+ * own (kernels_direct.h); they take all of these that read bytes, or that mirror images as fuse_convolution.c
+ * says. */
+bool conv2d_has_few_channels(const Graph *graph, const Node *conv);
 /* The part of graph_fuse that makes more of convolutions (fuse_convolution.c). */
 void graph_fuse_convolutions(Graph *graph, const GraphUses *uses, unsigned fusions);
 

@@ -149,7 +149,7 @@ typedef enum OpKind {
      * probabilities [N, K], in f32 also of narrower logits (FUSE_CAST_LOSS) */
     OP_SOFTMAX_CROSS_ENTROPY,
     OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels, labels_mixed?, mix?, weights?)
-                                          -> dlogits */
+                                          -> dlogits, of the type of the logits */
     OP_BINARY_CROSS_ENTROPY,           /* as OP_SOFTMAX_CROSS_ENTROPY; probabilities are the sigmoids */
     OP_BINARY_CROSS_ENTROPY_BACKWARD,  /* as OP_SOFTMAX_CROSS_ENTROPY_BACKWARD */
     /* (x [N, K], targets [N, K], valid [N], weights [K]?, positive_weights [K]?) -> loss [1] */

@@ -16,16 +16,16 @@ bool conv2d_is_stem(const Conv2d *conv, int64_t in_channels)
            conv->kernel <= KERNEL_MAX && in_channels <= GRAPH_CHANNELS_MAX;
 }
 
-bool conv2d_is_narrow(const Graph *graph, const Node *conv)
+bool conv2d_has_few_channels(const Graph *graph, const Node *conv)
 {
     enum { CHANNELS_MOST = 32, KERNEL_MOST = 5, STRIDE_MOST = 2 };
     const Conv2d *of = &conv->as.conv.options;
     const Tensor *x = &graph->tensors[conv->inputs[CONV_X]].tensor,
                  *y = &graph->tensors[conv->outputs[CONV_Y]].tensor;
-    const int64_t least = INT32_MAX / CHANNELS_MOST;
+    const int64_t most = INT32_MAX / CHANNELS_MOST; /* pixels */
     return data_type_is_narrow(y->type) && of->groups <= 1 && of->kernel <= KERNEL_MOST &&
            of->stride <= STRIDE_MOST && x->shape[3] <= CHANNELS_MOST && of->channels <= CHANNELS_MOST &&
-           x->shape[0] * x->shape[1] * x->shape[2] < least && y->shape[0] * y->shape[1] * y->shape[2] < least;
+           x->shape[0] * x->shape[1] * x->shape[2] < most && y->shape[0] * y->shape[1] * y->shape[2] < most;
 }
 
 static Initializer conv_weight_initializer(const Conv2d *conv, int64_t in_channels)

@@ -210,22 +210,20 @@ __device__ void write_tile(const char *tile, T *here, const Layout &layout, cons
     const Image &image = layout.here;
     const Share share = share_of(image.chunks);
     const bool whole = layout.rows == image.height && layout.columns == image.width;
+    const int pixels = min(layout.images, layout.samples - spot.sample) * layout.rows * layout.columns;
     if (share.chunk >= image.chunks)
         return;
     tile += share.chunk * layout.here_plane;
     here += share.chunk * chunk;
-    for (int pixel = share.first; pixel < layout.tile.count; pixel += share.step) {
+    for (int pixel = share.first; pixel < pixels; pixel += share.step) {
         int at = element_of(image, spot.sample, 0, 0) + pixel * image.chunks * chunk;
-        bool inside = at < element_of(image, layout.samples, 0, 0);
         if (!whole) {
             const Place place = place_in(layout.tile, pixel);
-            const int sample = spot.sample + place.image, h = spot.row + place.row,
-                      w = spot.column + place.column;
-            inside = sample < layout.samples && h < image.height && w < image.width;
-            at = element_of(image, sample, h, w);
+            const int h = spot.row + place.row, w = spot.column + place.column;
+            if (h >= image.height || w >= image.width)
+                continue;
+            at = element_of(image, spot.sample + place.image, h, w);
         }
-        if (!inside)
-            continue;
         const uint4 eight = *reinterpret_cast<const uint4 *>(tile + pixel * chunk_bytes);
         *reinterpret_cast<uint4 *>(here + at) = eight;
         if (!Sums || !wanted)
@@ -278,6 +276,7 @@ template <int N> __device__ void write_moments(const Moments &moments, float *to
 {
     constexpr int values = 2 * chunk;
     __shared__ float of_warps[threads_most / 32][N][values];
+    static_assert(shared_most + sizeof of_warps <= shared_of_cards, "blocks fit on cards from Ampere on");
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     float v[values];
     int first = 0, left = values;
@@ -496,10 +495,13 @@ bool is_bytes(const DeviceTensor *x, const Direct *direct)
            has_sizes(x);
 }
 
-/* Returns whether the padding is less than the image where it is mirrored. */
+/* Returns whether, where it is mirrored, the image is larger than its padding, and may fit in a tile. */
 bool has_mirror(const DeviceTensor *x, const Direct *direct)
 {
-    return !direct->reflects || (direct->padding < x->shape[1] && direct->padding < x->shape[2]);
+    const int64_t around = 2 * direct->padding;
+    return !direct->reflects ||
+           (direct->padding < x->shape[1] && direct->padding < x->shape[2] &&
+            (x->shape[1] + around) * (x->shape[2] + around) <= shared_most / chunk_bytes);
 }
 
 } // namespace

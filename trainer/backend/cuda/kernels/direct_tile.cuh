@@ -92,7 +92,7 @@ struct Layout {
     Image here, there;
     int kernel, in_step, out_step, tap_step, direction, weight_pitch;
     Side sides[2];
-    int mirrored; /* so many pixels around there are those of the mirrored image; those beyond are 0 */
+    int mirrored; /* so many pixels around there are those of the mirrored image; 0: zeros are there */
     int folded;   /* so many pixels at each edge of here are added to those that they mirror */
     int bytes;    /* of a pixel of there, which are to become numbers by the constants; 0: it has numbers */
     ChannelConstants constants;
@@ -162,7 +162,7 @@ __device__ inline Source source_of(int pixel, const Layout &layout, const Spot &
     return {inside, inside ? (sample * image.height + h) * image.width + w : 0};
 }
 
-/* Makes the patch below a tile of bytes; a thread asks for those of several pixels at a time. */
+/* Makes the patch below a tile, of bytes; a thread asks for those of several pixels at a time. */
 template <typename T>
 __device__ void make_patch(const uint8_t *there, T *plane, const Layout &layout, const Spot &spot)
 {
@@ -193,8 +193,8 @@ __device__ void make_patch(const uint8_t *there, T *plane, const Layout &layout,
     }
 }
 
-/* Brings the patch below a tile to planes of shared memory: asynchronously, and not closed. there: of T, or
- * bytes. */
+/* Brings the patch below a tile to planes of shared memory: numbers, of T, asynchronously, in copies that are
+ * not closed; bytes at once. */
 template <typename T>
 __device__ void bring_patch(const void *there, char *planes, const Layout &layout, const Spot &spot)
 {
@@ -313,7 +313,9 @@ inline void set_tile(Layout *layout, int images, int rows, int columns)
 }
 
 constexpr int tile_pixels_most = 1024, columns_most = 64;
-constexpr int shared_most = 96 << 10; /* of a block */
+/* Of a block, besides what moments take: cards from Ampere on have 99 KiB for it (programming guide, "Compute
+ * Capabilities"). fuse_convolution.c counts on it. */
+constexpr int shared_most = 94 << 10, shared_of_cards = 99 << 10;
 
 /* Chooses tiles of whole images: as many as fit, and no more tiles than blocks; returns whether one fits. */
 inline bool choose_whole(Layout *layout, int room)
@@ -356,11 +358,8 @@ inline bool choose_tiles(Layout *layout, int fixed, int threads_at_a_time)
         const int at_a_time = threads_at_a_time / layout->threads, wanted = shared_bytes / at_a_time,
                   room = (wanted < shared_most ? wanted : shared_most) - fixed;
         layout->blocks = processors * at_a_time;
-        chosen = whole ? choose_whole(layout, room) : choose_parts(layout, room);
-        if (!chosen && layout->folded)
-            chosen = choose_whole(layout, shared_most - fixed);
-        else if (!chosen && !whole)
-            chosen = choose_parts(layout, shared_most - fixed);
+        chosen = whole ? choose_whole(layout, room)
+                       : choose_parts(layout, room) || choose_parts(layout, shared_most - fixed);
     }
     set_offsets(layout);
     return chosen;
@@ -419,7 +418,7 @@ cudaError_t launch_blocks(void (*kernel)(Parameters...), int blocks, int threads
                           cudaStream_t stream, const Arguments &...arguments)
 {
     const cudaError_t code = cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-                                                  cudaFuncAttributeMaxDynamicSharedMemorySize, shared_most);
+                                                  cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
     if (code != cudaSuccess)
         return code;
     kernel<<<(unsigned)blocks, (unsigned)threads, (size_t)shared_bytes, stream>>>(arguments...);

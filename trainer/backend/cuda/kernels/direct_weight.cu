@@ -95,10 +95,11 @@ __global__ void __launch_bounds__(threads_most, threads_at_a_time(N) / threads_m
     const unsigned patch = (unsigned)__cvta_generic_to_shared(shared),
                    tile = patch + (unsigned)(layout.there_plane * layout.there.chunks);
     const Side &side = layout.sides[0];
+    const int last = 2 * layout.steps[0][0] - 1; /* of the chunks; sums of those beyond are not used */
     unsigned offsets[warp_pairs];
 #pragma unroll
     for (int u = 0; u < warp_pairs; u++)
-        offsets[u] = (unsigned)layout.offsets[2 * (group * warp_pairs + u) + lane / 8 % 2];
+        offsets[u] = (unsigned)layout.offsets[min(2 * (group * warp_pairs + u) + lane / 8 % 2, last)];
     float sums[warp_pairs][N][4];
 #pragma unroll
     for (int u = 0; u < warp_pairs; u++)

@@ -24,9 +24,9 @@ typedef struct Direct {
 } Direct;
 
 /* Returns whether the kernels below accept the tensors (or their gradients): one narrow type, 8 to 32 padded
- * channels, fewer than 2^31 elements; kernel 1 to 5, stride 1 or 2; no groups; where it reflects, images that
- * are larger than the padding and fit, padded, in a block's shared memory. Bytes have no gradient. Otherwise
- * they return cudaErrorNotSupported. */
+ * channels, fewer than 2^31 elements; kernel 1 to 5, stride 1 or 2; no groups; weights and a tile, where it
+ * reflects of whole images, padded, in 94 KiB of shared memory, which a few kernels of 5 x 5 and 32 channels
+ * have not. Bytes have no gradient. Otherwise they return cudaErrorNotSupported. */
 bool kernel_direct_fits(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y,
                         const Direct *direct);
 /* Returns the bytes of scratch that kernel_direct wants for the sums. */

@@ -1,6 +1,6 @@
 /* matrix_units.cuh - instructions of the matrix units (tensor cores), on registers of two narrow elements.
  * For a lane of a warp, group = lane / 4 and quarter = lane % 4. Source: PTX ISA, "Matrix multiply-accumulate
- * operation using mma instruction", "movmatrix", "ldmatrix". */
+ * operation using mma instruction", "ldmatrix". */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_MATRIX_UNITS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_MATRIX_UNITS_CUH
 
@@ -26,15 +26,6 @@ __device__ inline void multiply_add(__nv_bfloat16, float (&sums)[4], const unsig
         "{%0,%1,%2,%3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
-}
-
-/* Transposes an 8 x 8 matrix. Each lane passes columns 2 * quarter and the next one of row `group`, and gets
- * column `group` at rows 2 * quarter and the next one. */
-__device__ inline unsigned transpose(unsigned two)
-{
-    unsigned turned;
-    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(two));
-    return turned;
 }
 
 /* Loads four 8 x 8 matrices from shared memory: lane 8 i + r names row r of matrix i, 16 bytes at a multiple

@@ -10,20 +10,18 @@ namespace fshard
 
 constexpr int join_columns = 32, join_rows = 16;
 
-/* Returns the sum of element i over the parts, in the threads of the first row. Blocks have join_columns
- * times up to join_rows threads. */
+/* Returns the sum of element i over the parts, in the threads of the first row. */
 __device__ inline double join_parts(const float *partial, int i, int parts, int count)
 {
     __shared__ double joined[join_rows][join_columns];
     const int column = (int)threadIdx.x % join_columns, row = (int)threadIdx.x / join_columns;
-    const int rows = (int)blockDim.x / join_columns;
     double sum = 0;
 #pragma unroll 8
-    for (int part = i < count ? row : parts; part < parts; part += rows)
+    for (int part = i < count ? row : parts; part < parts; part += join_rows)
         sum += (double)partial[(int64_t)part * count + i];
     joined[row][column] = sum;
     __syncthreads();
-    for (int k = 1; k < rows && row == 0; k++)
+    for (int k = 1; k < join_rows && row == 0; k++)
         sum += joined[k][column];
     return sum;
 }

@@ -189,7 +189,7 @@ static bool pays_to_time(const CudaProgram *program, const Convolution *convolut
 /* Leaves the sums out where the norm that follows makes statistics and result in one launch: it does so in
  * less time than the sums cost the convolution: pyramidnet-110-270 at batch 64, whose norms all do, 5,158
  * images/s without any sums, 4,962 with; resnet50 at 160 px 11,867 and 11,576 at batch 64, but 16,755 and
- * 17,230 at 512 (H200, 2026-11-21); conv8, of kernels for few channels, 5,933,000 and 5,724,000
+ * 17,230 at 512 (H200, 2026-11-21); conv8, of kernels for few channels, 5,934,000 and 5,726,000
  * (2026-11-29). */
 static void leave_out_sums(const CudaProgram *program, Step *step)
 {
