@@ -26,7 +26,7 @@ typedef struct Shape {
 
 /* conv8's eight layers and nafnet's first and last; each edge of the kernel with both strides; a tile of one
  * image and of several, images of many tiles, of a pixel's width, of less than a product; one to four chunks
- * of channels. */
+ * of channels; more chunks than warps have pairs for; one pixel; bytes of two and four channels. */
 static const Shape shapes[] = {
     {301, 28, 28, 1, 3, CONVOLUTION(3, 2, 1, true)},   {301, 14, 14, 3, 3, CONVOLUTION(3, 1, 1, true)},
     {301, 14, 14, 3, 8, CONVOLUTION(3, 2, 1, true)},   {301, 7, 7, 8, 8, CONVOLUTION(3, 1, 1, true)},
@@ -41,6 +41,8 @@ static const Shape shapes[] = {
     {700, 5, 6, 8, 16, CONVOLUTION(5, 1, 2, true)},    {1, 12, 13, 32, 32, CONVOLUTION(3, 1, 1, true)},
     {530, 32, 32, 3, 16, CONVOLUTION(3, 1, 1, false)}, {9, 33, 32, 32, 32, CONVOLUTION(3, 2, 1, false)},
     {3, 65, 66, 32, 32, CONVOLUTION(3, 1, 0, false)},  {1, 3, 3, 8, 8, CONVOLUTION(3, 1, 0, false)},
+    {3, 8, 8, 32, 32, CONVOLUTION(5, 1, 2, true)},     {3, 8, 9, 32, 32, CONVOLUTION(5, 2, 2, false)},
+    {3, 1, 1, 2, 8, CONVOLUTION(3, 1, 1, false)},      {5, 20, 20, 4, 8, CONVOLUTION(3, 2, 1, false)},
 };
 
 typedef enum Operand { X, WEIGHT, Y, OPERANDS } Operand;
