@@ -105,23 +105,24 @@ CUDA_TEST(test_shortcuts_of_stride_2_pass_on_the_same_gradients)
         }
 }
 
-/* Sums of convolutions are left out: cuDNN makes them by atomics. */
-CUDA_TEST(test_stems_give_the_same_bits_of_bytes)
+/* Asserts the same bits with a fusion as without. Sums of convolutions are left out: cuDNN makes them by
+ * atomics. */
+static void compare_bits_without(unsigned fusion)
 {
     const unsigned all = backend_fusions(backends[CUDA]) & ~(unsigned)FUSE_CONV_STATISTICS;
-    assert_true(all & FUSE_NORMALIZE_CONV);
+    assert_true(all & fusion);
     for (int bf16 = 0; bf16 < 2; bf16++)
-        compare_bits_of_fusions(backends[CUDA], bf16 ? DATA_BF16 : DATA_F16, all,
-                                all & ~(unsigned)FUSE_NORMALIZE_CONV);
+        compare_bits_of_fusions(backends[CUDA], bf16 ? DATA_BF16 : DATA_F16, all, all & ~fusion);
+}
+
+CUDA_TEST(test_stems_give_the_same_bits_of_bytes)
+{
+    compare_bits_without(FUSE_NORMALIZE_CONV);
 }
 
 CUDA_TEST(test_losses_of_narrow_scores_give_the_same_bits)
 {
-    const unsigned all = backend_fusions(backends[CUDA]) & ~(unsigned)FUSE_CONV_STATISTICS;
-    assert_true(all & FUSE_CAST_LOSS);
-    for (int bf16 = 0; bf16 < 2; bf16++)
-        compare_bits_of_fusions(backends[CUDA], bf16 ? DATA_BF16 : DATA_F16, all,
-                                all & ~(unsigned)FUSE_CAST_LOSS);
+    compare_bits_without(FUSE_CAST_LOSS);
 }
 
 /* Returns how many norms of the network leave signs with these fusions. */

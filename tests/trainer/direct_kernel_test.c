@@ -174,12 +174,7 @@ static void try_with_bias(const char *what, Call *call, Random *random)
     float biases[DIRECT_CHANNELS_MAX] = {0};
     for (int64_t o = 0; o < y->tensor.shape[3]; o++)
         biases[o] = random_normal(random);
-    const DeviceTensor sums = {.data = gpu_filled(4 * (size_t)y->tensor.pitch, 0xFFFF),
-                               .element = ELEMENT_F32,
-                               .rank = 2,
-                               .shape = {2, y->tensor.shape[3]},
-                               .pitch = y->tensor.pitch,
-                               .rows = 2};
+    const DeviceTensor sums = narrow_image_moments(y);
     call->biases = biases;
     call->bias = (DeviceTensor){.data = gpu_copy_of(biases, sizeof biases), .element = ELEMENT_F32};
     call->sums = &sums;
@@ -194,46 +189,58 @@ static void try_with_bias(const char *what, Call *call, Random *random)
     gpu_check(cudaFree(call->scratch));
 }
 
+/* Makes x, y and the weights of a shape in images. */
+static void make_operands(NarrowImage images[OPERANDS], const Shape *s, ElementType element, Random *random)
+{
+    const Direct *d = &s->direct;
+    const int64_t of_x[] = {s->samples, s->height, s->width, s->in},
+                  of_y[] = {s->samples, (s->height + 2 * d->padding - d->kernel) / d->stride + 1,
+                            (s->width + 2 * d->padding - d->kernel) / d->stride + 1, s->out},
+                  of_weight[] = {s->out, d->kernel, d->kernel, s->in};
+    images[X] = narrow_image_make(element, of_x, s->samples, 1, random);
+    images[Y] = narrow_image_make(element, of_y, s->samples, 1, random);
+    images[WEIGHT] = narrow_image_make(element, of_weight, padded_channels(s->out), 0.3, random);
+}
+
+static void free_operands(NarrowImage images[OPERANDS])
+{
+    for (int i = 0; i < OPERANDS; i++)
+        narrow_image_free(&images[i]);
+}
+
 static void try(const Shape *s, ElementType element, Kind kind)
 {
     static const char *const names[] = {"y", "y with bias", "dx", "dweight"};
     const Direct *d = &s->direct;
     Random random;
     random_start(&random, (uint64_t)s->in, (uint64_t)s->out);
-    const int64_t height = (s->height + 2 * d->padding - d->kernel) / d->stride + 1,
-                  width = (s->width + 2 * d->padding - d->kernel) / d->stride + 1;
-    const int64_t of_x[] = {s->samples, s->height, s->width, s->in},
-                  of_y[] = {s->samples, height, width, s->out},
-                  of_weight[] = {s->out, d->kernel, d->kernel, s->in};
-    NarrowImage x = narrow_image_make(element, of_x, s->samples, 1, &random),
-                y = narrow_image_make(element, of_y, s->samples, 1, &random),
-                weight = narrow_image_make(element, of_weight, padded_channels(s->out), 0.3, &random);
-    Call call = {.shape = s, .images = {&x, &weight, &y}};
+    NarrowImage images[OPERANDS];
+    make_operands(images, s, element, &random);
+    const NarrowImage *x = &images[X], *weight = &images[WEIGHT], *y = &images[Y];
+    Call call = {.shape = s, .images = {x, weight, y}};
     char what[160];
     (void)snprintf(what, sizeof what,
                    "%s of %lld x %lld x %lld, %lld to %lld, kernel %lld, stride %lld, padding %lld%s",
                    names[kind], (long long)s->samples, (long long)s->height, (long long)s->width,
                    (long long)s->in, (long long)s->out, (long long)d->kernel, (long long)d->stride,
                    (long long)d->padding, d->reflects ? ", mirrored" : "");
-    if (!kernel_direct_fits(&x.tensor, &weight.tensor, &y.tensor, d))
+    if (!kernel_direct_fits(&x->tensor, &weight->tensor, &y->tensor, d))
         fail_msg("%s does not fit", what);
     if (kind == FORWARD) {
-        narrow_image_run_twice(run_forward, &call, &y);
-        narrow_image_compare(what, &y, sum_forward, &call, PLACES, &random);
+        narrow_image_run_twice(run_forward, &call, y);
+        narrow_image_compare(what, y, sum_forward, &call, PLACES, &random);
     } else if (kind == WITH_BIAS_AND_SUMS) {
         try_with_bias(what, &call, &random);
     } else if (kind == DATA_GRADIENT) {
-        narrow_image_run_twice(run_data, &call, &x);
-        narrow_image_compare(what, &x, sum_data, &call, PLACES, &random);
+        narrow_image_run_twice(run_data, &call, x);
+        narrow_image_compare(what, x, sum_data, &call, PLACES, &random);
     } else {
-        call.scratch = gpu_filled(kernel_direct_scratch_bytes(&y.tensor, &x.tensor, d) / 2, 0xFFFF);
-        narrow_image_run_twice(run_weight, &call, &weight);
-        narrow_image_compare(what, &weight, sum_weight, &call, WEIGHT_PLACES, &random);
+        call.scratch = gpu_filled(kernel_direct_scratch_bytes(&y->tensor, &x->tensor, d) / 2, 0xFFFF);
+        narrow_image_run_twice(run_weight, &call, weight);
+        narrow_image_compare(what, weight, sum_weight, &call, WEIGHT_PLACES, &random);
         gpu_check(cudaFree(call.scratch));
     }
-    narrow_image_free(&x);
-    narrow_image_free(&weight);
-    narrow_image_free(&y);
+    free_operands(images);
 }
 
 static void try_all(Kind kind)
@@ -274,50 +281,44 @@ static void try_bytes(const Shape *s, ElementType element)
     direct.deviation = deviation;
     Random random;
     random_start(&random, (uint64_t)s->in, (uint64_t)s->height);
-    const int64_t height = (s->height + 2 * direct.padding - direct.kernel) / direct.stride + 1,
-                  width = (s->width + 2 * direct.padding - direct.kernel) / direct.stride + 1;
-    const int64_t of_x[] = {s->samples, s->height, s->width, s->in},
-                  of_y[] = {s->samples, height, width, s->out},
-                  of_weight[] = {s->out, direct.kernel, direct.kernel, s->in};
-    const size_t count = (size_t)(of_x[0] * of_x[1] * of_x[2] * of_x[3]);
+    NarrowImage images[OPERANDS];
+    make_operands(images, s, element, &random);
+    const NarrowImage *x = &images[X], *weight = &images[WEIGHT], *y = &images[Y];
+    const size_t count = (size_t)(s->samples * s->height * s->width * s->in);
     uint8_t *bytes = malloc(count);
     assert_non_null(bytes);
     for (size_t i = 0; i < count; i++)
         bytes[i] = (uint8_t)random_below(&random, 256);
-    NarrowImage x = narrow_image_make(element, of_x, s->samples, 1, &random),
-                y = narrow_image_make(element, of_y, s->samples, 1, &random),
-                weight = narrow_image_make(element, of_weight, padded_channels(s->out), 0.3, &random);
-    DeviceTensor pixels = x.tensor;
+    DeviceTensor pixels = x->tensor;
     pixels.data = gpu_copy_of(bytes, count);
     pixels.element = ELEMENT_U8;
     pixels.pitch = s->in;
-    gpu_check(kernel_normalize(&pixels, mean, deviation, &x.tensor, NULL));
-    void *scratch = gpu_filled(kernel_direct_scratch_bytes(&y.tensor, &pixels, &direct) / 2, 0xFFFF);
+    gpu_check(kernel_normalize(&pixels, mean, deviation, &x->tensor, NULL));
+    void *scratch = gpu_filled(kernel_direct_scratch_bytes(&y->tensor, &pixels, &direct) / 2, 0xFFFF);
     uint16_t *found[4];
     for (int i = 0; i < 2; i++) { /* the weights' gradient first: y is what it reads */
-        const DeviceTensor *from = i ? &x.tensor : &pixels;
-        NarrowImage dweight = narrow_image_make(element, of_weight, padded_channels(s->out), 1, &random);
-        gpu_check(kernel_direct_backward_weight(&y.tensor, from, &direct, &dweight.tensor, scratch, NULL));
+        const DeviceTensor *from = i ? &x->tensor : &pixels;
+        NarrowImage dweight =
+            narrow_image_make(element, weight->tensor.shape, padded_channels(s->out), 1, &random);
+        gpu_check(kernel_direct_backward_weight(&y->tensor, from, &direct, &dweight.tensor, scratch, NULL));
         found[i] = gpu_read(dweight.tensor.data, narrow_image_bytes(&dweight.tensor));
         narrow_image_free(&dweight);
     }
     for (int i = 0; i < 2; i++) {
-        gpu_check(kernel_direct(i ? &x.tensor : &pixels, &weight.tensor, NULL, 1, &direct, &y.tensor, NULL,
+        gpu_check(kernel_direct(i ? &x->tensor : &pixels, &weight->tensor, NULL, 1, &direct, &y->tensor, NULL,
                                 NULL, NULL));
-        found[2 + i] = gpu_read(y.tensor.data, narrow_image_bytes(&y.tensor));
+        found[2 + i] = gpu_read(y->tensor.data, narrow_image_bytes(&y->tensor));
     }
-    assert_memory_equal(found[0], found[1], narrow_image_bytes(&weight.tensor));
-    assert_memory_equal(found[2], found[3], narrow_image_bytes(&y.tensor));
-    assert_int_equal(kernel_direct_backward_data(&y.tensor, &weight.tensor, &direct, &pixels, NULL),
+    assert_memory_equal(found[0], found[1], narrow_image_bytes(&weight->tensor));
+    assert_memory_equal(found[2], found[3], narrow_image_bytes(&y->tensor));
+    assert_int_equal(kernel_direct_backward_data(&y->tensor, &weight->tensor, &direct, &pixels, NULL),
                      cudaErrorNotSupported);
     for (int i = 0; i < 4; i++)
         free(found[i]);
     free(bytes);
     gpu_check(cudaFree(scratch));
     gpu_check(cudaFree(pixels.data));
-    narrow_image_free(&x);
-    narrow_image_free(&y);
-    narrow_image_free(&weight);
+    free_operands(images);
 }
 
 TEST(test_bytes_are_the_numbers_that_they_become)

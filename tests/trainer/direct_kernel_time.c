@@ -5,15 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cuda_runtime_api.h>
-
-#include "tests/trainer/gpu_time.h"
+#include "tests/trainer/convolution_time.h"
 #include "trainer/backend/cuda/kernels/kernels_direct.h"
 
 static const double bytes_per_millisecond = 4.2e9; /* of an H200's memory */
-enum { X, Y, IMAGES };
-enum { IMAGE_BYTES = 400 << 20, FILTER_BYTES = 1 << 20, SCRATCH_BYTES = 64 << 20, CACHED_TURNS = 2 };
-static const int64_t cached_bytes = 20 << 20;
 
 typedef struct Shape {
     int64_t samples, side, in, out;
@@ -25,81 +20,31 @@ typedef struct Shape {
         .kernel = (kernel_), .stride = (stride_), .padding = (padding_), .reflects = (reflects_)             \
     }
 
-typedef struct Room {
-    char *images[IMAGES];
-    void *filter, *dfilter, *scratch, *sums;
-    cudaStream_t stream;
-} Room;
-
-static DeviceTensor tensor_of(void *data, int64_t n, int64_t side, int64_t channels)
+static int64_t y_side(const Shape *s)
 {
-    return (DeviceTensor){.data = data,
-                          .element = ELEMENT_F16,
-                          .rank = 4,
-                          .shape = {n, side, side, channels},
-                          .pitch = padded_channels(channels),
-                          .rows = n * side * side};
+    return (s->side + 2 * s->direct.padding - s->direct.kernel) / s->direct.stride + 1;
 }
 
-typedef enum Kind { FORWARD, SUMS, DATA, WEIGHT, KINDS } Kind;
-
-typedef struct Call {
-    const Room *room;
-    const Shape *shape;
-    Kind kind;
-} Call;
-
-static void set_sides(const Shape *s, int64_t sides[IMAGES])
+static cudaError_t call(const void *context, const TimedOperands *o, TimedKind kind)
 {
-    sides[X] = s->side;
-    sides[Y] = (s->side + 2 * s->direct.padding - s->direct.kernel) / s->direct.stride + 1;
-}
-
-/* Makes the call on the turn-th part of the memory. */
-static cudaError_t call(const void *context, int turn)
-{
-    const Call *c = context;
-    const Shape *s = c->shape;
-    const int64_t channels[IMAGES] = {s->in, s->out};
-    int64_t sides[IMAGES];
-    DeviceTensor images[IMAGES];
-    set_sides(s, sides);
-    for (int i = 0; i < IMAGES; i++) {
-        const int64_t bytes = s->samples * sides[i] * sides[i] * padded_channels(channels[i]) * 2;
-        const int64_t parts = bytes < cached_bytes ? CACHED_TURNS : IMAGE_BYTES / bytes;
-        images[i] = tensor_of(c->room->images[i] + turn % parts * bytes, s->samples, sides[i], channels[i]);
-    }
-    DeviceTensor filter = tensor_of(c->room->filter, s->out, s->direct.kernel, s->in),
-                 dfilter = tensor_of(c->room->dfilter, s->out, s->direct.kernel, s->in);
-    const DeviceTensor sums = {.data = c->room->sums,
-                               .element = ELEMENT_F32,
-                               .rank = 2,
-                               .shape = {2, s->out},
-                               .pitch = padded_channels(s->out),
-                               .rows = 2};
-    filter.rows = dfilter.rows = padded_channels(s->out) * s->direct.kernel * s->direct.kernel;
-    switch (c->kind) {
-    case FORWARD:
-        return kernel_direct(&images[X], &filter, NULL, 1, &s->direct, &images[Y], NULL, NULL,
-                             c->room->stream);
-    case SUMS:
-        return kernel_direct(&images[X], &filter, NULL, 1, &s->direct, &images[Y], &sums, c->room->scratch,
-                             c->room->stream);
-    case DATA:
-        return kernel_direct_backward_data(&images[Y], &filter, &s->direct, &images[X], c->room->stream);
+    const Direct *direct = context;
+    switch (kind) {
+    case TIMED_FORWARD:
+        return kernel_direct(&o->x, &o->filter, NULL, 1, direct, &o->y, NULL, NULL, o->stream);
+    case TIMED_SUMS:
+        return kernel_direct(&o->x, &o->filter, NULL, 1, direct, &o->y, &o->sums, o->scratch, o->stream);
+    case TIMED_DATA:
+        return kernel_direct_backward_data(&o->y, &o->filter, direct, &o->x, o->stream);
     default:
-        return kernel_direct_backward_weight(&images[Y], &images[X], &s->direct, &dfilter, c->room->scratch,
-                                             c->room->stream);
+        return kernel_direct_backward_weight(&o->y, &o->x, direct, &o->dfilter, o->scratch, o->stream);
     }
 }
 
 static double image_bytes(const Shape *s)
 {
-    int64_t sides[IMAGES];
-    set_sides(s, sides);
     return 2.0 * (double)s->samples *
-           (double)(sides[X] * sides[X] * padded_channels(s->in) +
-                    sides[Y] * sides[Y] * padded_channels(s->out));
+           (double)(s->side * s->side * padded_channels(s->in) +
+                    y_side(s) * y_side(s) * padded_channels(s->out));
 }
 
 int main(int argc, char **argv)
@@ -113,23 +58,16 @@ int main(int argc, char **argv)
         {16, 256, 3, 32, CONVOLUTION(3, 1, 1, false)}, {16, 256, 32, 3, CONVOLUTION(3, 1, 1, false)},
         {512, 32, 3, 16, CONVOLUTION(3, 1, 1, false)}, {768, 32, 16, 16, CONVOLUTION(3, 1, 1, false)},
         {256, 80, 32, 32, CONVOLUTION(3, 1, 1, false)}};
-    Room room = {.filter = gpu_time_memory(FILTER_BYTES),
-                 .dfilter = gpu_time_memory(FILTER_BYTES),
-                 .scratch = gpu_time_memory(SCRATCH_BYTES),
-                 .sums = gpu_time_memory(FILTER_BYTES)};
-    for (int i = 0; i < IMAGES; i++)
-        room.images[i] = gpu_time_memory(IMAGE_BYTES);
-    CHECK(cudaStreamCreate(&room.stream));
     printf("%-34s %16s %16s %16s %16s\n", "", "forward", "with sums", "data gradient", "weight gradient");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const Shape *s = &shapes[i];
+        const TimedShape shape = {s->samples, s->side, y_side(s), s->in, s->out, s->direct.kernel};
         if (alone >= 0 && (long)i != alone)
             continue;
         printf("%4d x %3d x %3d, %2d to %2d, stride %d ", (int)s->samples, (int)s->side, (int)s->side,
                (int)s->in, (int)s->out, (int)s->direct.stride);
-        for (Kind kind = FORWARD; kind < KINDS; kind++) {
-            const Call one = {&room, s, kind};
-            const double ms = gpu_time_median(call, &one, room.stream);
+        for (TimedKind kind = TIMED_FORWARD; kind < TIMED_KINDS; kind++) {
+            const double ms = convolution_time(call, &s->direct, &shape, kind);
             if (ms < 0)
                 printf(" %16s", "not supported");
             else

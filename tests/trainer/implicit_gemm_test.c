@@ -115,12 +115,7 @@ static void try_sums(const char *what, const Call *call)
     const NarrowImage *y = call->images[Y];
     const DeviceTensor *t = &y->tensor;
     uint16_t *alone = gpu_read(t->data, narrow_image_bytes(t));
-    const DeviceTensor sums = {.data = gpu_filled(4 * (size_t)t->pitch, 0xFFFF),
-                               .element = ELEMENT_F32,
-                               .rank = 2,
-                               .shape = {2, t->shape[3]},
-                               .pitch = t->pitch,
-                               .rows = 2};
+    const DeviceTensor sums = narrow_image_moments(y);
     Call with_sums = *call;
     with_sums.sums = &sums;
     with_sums.scratch = gpu_filled(kernel_implicit_gemm_sums_scratch_bytes(t) / 2, 0xFFFF);

@@ -97,6 +97,16 @@ void narrow_image_run_twice(cudaError_t (*run)(const void *context), const void 
     free(found[1]);
 }
 
+DeviceTensor narrow_image_moments(const NarrowImage *y)
+{
+    return (DeviceTensor){.data = gpu_filled(4 * (size_t)y->tensor.pitch, 0xFFFF),
+                          .element = ELEMENT_F32,
+                          .rank = 2,
+                          .shape = {2, y->tensor.shape[3]},
+                          .pitch = y->tensor.pitch,
+                          .rows = 2};
+}
+
 void narrow_image_compare_moments(const char *what, const NarrowImage *y, const DeviceTensor *sums)
 {
     const DeviceTensor *t = &y->tensor;

@@ -42,6 +42,8 @@ void narrow_image_compare(const char *what, const NarrowImage *result, NarrowSum
 /* Runs a kernel twice, on memory full of NaN, and expects the same bits. */
 void narrow_image_run_twice(cudaError_t (*run)(const void *context), const void *context,
                             const NarrowImage *result);
+/* Returns sums f32 [2, pitch of y] of NaN; cudaFree frees their data. */
+DeviceTensor narrow_image_moments(const NarrowImage *y);
 /* Compares sums f32 [2, pitch of y] with the sums of y and of its squares. */
 void narrow_image_compare_moments(const char *what, const NarrowImage *y, const DeviceTensor *sums);
 

@@ -322,11 +322,15 @@ inline bool choose_whole(Layout *layout, int room)
 {
     const int blocks = layout->blocks, rows = rounded_up(layout->here.height, layout->out_step),
               columns = rounded_up(layout->here.width, layout->out_step);
-    int most = 0;
-    do
-        set_tile(layout, ++most, rows, columns);
-    while (tile_bytes(*layout) <= room && layout->tile.count <= 2 * tile_pixels_most);
-    most = most > 1 ? most - 1 : 1;
+    int most = 1, too_many = 2 * tile_pixels_most / (rows * columns) + 1;
+    while (most + 1 < too_many) {
+        const int images = (most + too_many) / 2;
+        set_tile(layout, images, rows, columns);
+        if (tile_bytes(*layout) <= room)
+            most = images;
+        else
+            too_many = images;
+    }
     const int rounds = (layout->samples + most * blocks - 1) / (most * blocks);
     set_tile(layout, (layout->samples + rounds * blocks - 1) / (rounds * blocks), rows, columns);
     return tile_bytes(*layout) <= room;
