@@ -208,12 +208,15 @@ static void check(const Case *c, const Operands *o, const float *dx)
     free(behind);
 }
 
+typedef cudaError_t (*Kernel)(const StemGradient *stem, void *scratch, cudaStream_t stream);
+
 /* Computes the gradient, with NaN in the scratch memory before. */
-static void run(const Operands *o)
+static void run(Kernel kernel, const Operands *o)
 {
     const StemGradient stem = stem_of(o);
+    gpu_check(cudaMemset(o->filter.data, 0, (size_t)device_tensor_stored(&o->filter) * 2));
     gpu_check(cudaMemset(o->scratch, 0xFF, (size_t)kernel_stem_gradient_scratch_bytes()));
-    gpu_check(kernel_stem_gradient(&stem, o->scratch, NULL));
+    gpu_check(kernel(&stem, o->scratch, NULL));
     gpu_check(cudaDeviceSynchronize());
 }
 
@@ -229,7 +232,9 @@ TEST(test_gradients_of_stems)
             Operands o;
             make_operands(&c, &o);
             float *dx = gradient_of_x(&o);
-            run(&o);
+            run(kernel_stem_gradient, &o);
+            check(&c, &o, dx);
+            run(kernel_stem_gradient_by_warps, &o);
             check(&c, &o, dx);
             free(dx);
             free_operands(&o);
@@ -242,10 +247,9 @@ TEST(test_the_same_gradient_twice)
     Operands o;
     make_operands(&c, &o);
     const size_t bytes = (size_t)device_tensor_stored(&o.filter) * 2;
-    run(&o);
+    run(kernel_stem_gradient, &o);
     void *first = gpu_read(o.filter.data, bytes);
-    gpu_check(cudaMemset(o.filter.data, 0, bytes));
-    run(&o);
+    run(kernel_stem_gradient, &o);
     void *second = gpu_read(o.filter.data, bytes);
     assert_memory_equal(first, second, bytes);
     free(first);

@@ -25,6 +25,13 @@ __device__ inline void copy_16_or_zeros(unsigned to, const void *from, bool ther
                  : "memory");
 }
 
+/* The same with 8 bytes. */
+__device__ inline void copy_8_or_zeros(unsigned to, const void *from, bool there_is)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(there_is ? 8 : 0)
+                 : "memory");
+}
+
 /* Copies 4 bytes, both ends at a multiple of 4. */
 __device__ inline void copy_4(void *to, const void *from)
 {

@@ -75,6 +75,12 @@ template <typename T> T *data_of(const DeviceTensor *tensor)
     return static_cast<T *>(tensor->data);
 }
 
+/* Returns the address that instructions on shared memory take. */
+__device__ inline unsigned shared_address(const void *memory)
+{
+    return (unsigned)__cvta_generic_to_shared(memory);
+}
+
 /* Returns the most bytes of shared memory that the card allows a block, once cudaFuncSetAttribute has asked
  * for them; 0 where that cannot be found out. */
 inline int shared_bytes_most()

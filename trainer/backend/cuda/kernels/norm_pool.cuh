@@ -44,6 +44,15 @@ PoolGradient<T> pool_gradient(const DeviceTensor *g, const DeviceTensor *index, 
             window::image_of(g)};
 }
 
+/* Returns a word of bytes that are all ones or all zeros: byte b of it as the highest bit of byte `nibble b
+ * of Bytes` - 8 of the word. Source: PTX ISA, "prmt", where the highest bit of a nibble asks for signs. */
+template <unsigned Bytes> __device__ inline unsigned signs_of(unsigned word)
+{
+    unsigned signs;
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(signs) : "r"(word), "n"(Bytes));
+    return signs;
+}
+
 /* dx = from_g * G + from_x * x + constant, for 16 bytes of channels. */
 template <typename T> struct GradientColumns {
     float from_g[vector_width<T>], from_x[vector_width<T>], constant[vector_width<T>];
@@ -65,8 +74,30 @@ template <typename T> struct GradientColumns {
     }
 };
 
-/* What a thread has of windows next to each other. One that is not there has an index that no place is, so
- * that all loads are under way before any is waited for. */
+/* Returns values where the index of their window is a place, and 0 elsewhere. */
+template <typename T>
+__device__ Raw<T, vector_width<T>> kept_at(unsigned place, const Raw<T, vector_width<T>> &values,
+                                           const Raw<uint8_t, vector_width<T>> &index)
+{
+    Raw<T, vector_width<T>> kept;
+#pragma unroll
+    for (int word = 0; word < vector_width<T> / 4; word++) {
+        /* bytes are small, so the highest bit of one is set where it is the place, and none borrows */
+        const unsigned match = 0x80808080U - (index.words[word] ^ place * 0x01010101U);
+        if constexpr (sizeof(T) == 2) {
+            kept.words[2 * word] = values.words[2 * word] & signs_of<0x9988>(match);
+            kept.words[2 * word + 1] = values.words[2 * word + 1] & signs_of<0xBBAA>(match);
+        } else {
+            kept.words[0] = values.words[0] & signs_of<0x8888>(match);
+            kept.words[1] = values.words[1] & signs_of<0x9999>(match);
+            kept.words[2] = values.words[2] & signs_of<0xAAAA>(match);
+            kept.words[3] = values.words[3] & signs_of<0xBBBB>(match);
+        }
+    }
+    return kept;
+}
+
+/* What a thread has of windows next to each other. One that is not there is zeros. */
 template <typename T, int Count> struct Windows {
     static constexpr int width = vector_width<T>;
     Raw<T, width> g[Count];
@@ -79,9 +110,7 @@ template <typename T, int Count> struct Windows {
             const bool there = of.out.has(h, w + i);
             const int64_t from = of.out.element(n, h, w + i, c);
             g[i] = Raw<T, width>{};
-#pragma unroll
-            for (int word = 0; word < width / 4; word++)
-                index[i].words[word] = 0xFFFFFFFFU;
+            index[i] = Raw<uint8_t, width>{};
             if (there)
                 g[i] = fetch<T, width>(of.g + from);
             if (there)
@@ -97,12 +126,10 @@ template <typename T, int Count> struct Windows {
             if (kh < 0 || kh >= Kernel || kw < 0 || kw >= Kernel)
                 continue;
             float values[width];
-            unpack(g[i], values);
+            unpack(kept_at<T>((unsigned)(kh * Kernel + kw), g[i], index[i]), values);
 #pragma unroll
             for (int k = 0; k < width; k++)
-                sum[k] += (index[i].words[k / 4] >> 8 * (k % 4) & 0xFF) == (unsigned)(kh * Kernel + kw)
-                              ? values[k]
-                              : 0;
+                sum[k] += values[k];
         }
     }
 };
@@ -114,9 +141,12 @@ template <typename T> struct Square {
     {
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            if (of.in.has(2 * q + i / 2, 2 * w + i % 2))
-                x[i] =
-                    fetch_last<T, vector_width<T>>(of.x + of.in.element(n, 2 * q + i / 2, 2 * w + i % 2, c));
+            read_pixel(i, of, n, q, w, c);
+    }
+    __device__ void read_pixel(int i, const PoolGradient<T> &of, int n, int q, int w, int c)
+    {
+        if (of.in.has(2 * q + i / 2, 2 * w + i % 2))
+            x[i] = fetch_last<T, vector_width<T>>(of.x + of.in.element(n, 2 * q + i / 2, 2 * w + i % 2, c));
     }
     /* Returns dx of pixel i, with the windows of rows q and q + 1. */
     template <int Kernel, int Padding>
@@ -125,7 +155,10 @@ template <typename T> struct Square {
                                                          const GradientColumns<T> &columns) const
     {
         constexpr int width = vector_width<T>;
-        float values[width], sum[width] = {};
+        float values[width], sum[width];
+#pragma unroll
+        for (int k = 0; k < width; k++)
+            sum[k] = -0.0F; /* the first value is it and that value, so that nothing is added */
         line.template add<Kernel, Padding>(i / 2 + Padding, i % 2, sum);
         if constexpr (Padding > 0)
             below.template add<Kernel, Padding>(i / 2 + Padding - 2, i % 2, sum);

@@ -12,11 +12,6 @@
 namespace fshard
 {
 
-__device__ inline unsigned shared_address(const void *memory)
-{
-    return (unsigned)__cvta_generic_to_shared(memory);
-}
-
 /* ---- barriers ---- */
 
 /* A barrier goes from phase to phase: each ends when so many threads have arrived, and all bytes that one of
