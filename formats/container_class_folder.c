@@ -145,6 +145,27 @@ static FshStatus find_splits(Folders *folders, FshError *error)
     return status;
 }
 
+/* Refuses the images in a folder that holds no split. split: the name of one that does. */
+static FshStatus refuse_folder(const Folders *folders, const char *name, const char *path, const char *split,
+                               FshError *error)
+{
+    const char *small = fsh_split_in_small_letters(name);
+    if (fsh_split_of_folder(name, strlen(name)) < FSH_SPLIT_COUNT)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: its images lie in no class folder, those of %s/ do; move them, or pack "
+                             "with fpack",
+                             path, split);
+    if (small && !folders->splits[fsh_split_of_folder(small, strlen(small))])
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: its images lie beside %s/, in no split; if it is one, call the folder %s, in "
+            "small letters",
+            path, split, small);
+    return fsh_error_set(error, FSH_ERR_MISMATCH,
+                         "%s: its images lie beside %s/, in no split; move them, or pack with fpack", path,
+                         split);
+}
+
 /* Refuses images in folders that hold no split, which nobody would miss. split: the name of one that does. */
 static FshStatus refuse_beside(const Folders *folders, const char *split, FshError *error)
 {
@@ -160,14 +181,7 @@ static FshStatus refuse_beside(const Folders *folders, const char *split, FshErr
         if (!status)
             status = look_for_image(inside, false, &found, error);
         if (!status && found)
-            status =
-                fsh_error_set(error, FSH_ERR_MISMATCH,
-                              number < FSH_SPLIT_COUNT
-                                  ? "%s: its images lie in no class folder, those of %s/ do; move them, "
-                                    "or pack with fpack"
-                                  : "%s: its images lie beside %s/, in no split; move them, or pack with "
-                                    "fpack",
-                              inside, split);
+            status = refuse_folder(folders, name, inside, split, error);
     }
     return status;
 }

@@ -165,6 +165,15 @@ size_t fsh_split_of_folder(const char *name, size_t length)
     return FSH_SPLIT_COUNT;
 }
 
+const char *fsh_split_in_small_letters(const char *name)
+{
+    for (size_t i = 0; i < sizeof split_folders / sizeof split_folders[0]; i++) {
+        if (strcasecmp(split_folders[i].name, name) == 0)
+            return strcmp(split_folders[i].name, name) ? split_folders[i].name : NULL;
+    }
+    return NULL;
+}
+
 /* ---- lists ---- */
 
 FshStatus fsh_names_copy(char ***copy_ret, const char *const *names, size_t count, FshError *error)

@@ -18,6 +18,9 @@ bool fsh_id_valid(const char *id);
 /* Returns whether a name consists of letters, digits, '_' and '-', the first a letter or digit, at most 64:
  * it becomes part of a file name. */
 bool fsh_split_name_valid(const char *name);
+/* Returns the name under which a folder would be that of a split, "train" of "Train" and "TRAIN"; NULL: it is
+ * so as it is called, or is none in small letters either. */
+const char *fsh_split_in_small_letters(const char *name);
 /* Returns the last part of path, slashes at its end left out: "b" of "a/b/"; *length_ret is its length. What
  * stands before it in path is its folder. */
 const char *fsh_path_name(const char *path, size_t *length_ret);

@@ -127,6 +127,17 @@ TEST_IN_FOLDER(test_images_beside_a_split_are_refused, folder)
     assert_refused(folder, "/dog: its images lie beside train/, in no split; move them, or pack with fpack");
 }
 
+/* Nobody has two of a split. */
+TEST_IN_FOLDER(test_a_split_in_capitals_beside_others_is_refused, folder)
+{
+    write_text(folder, "train/a/1.jpg");
+    write_text(folder, "VAL/a/1.jpg");
+    assert_refused(folder, "/VAL: its images lie beside train/, in no split; if it is one, call the folder "
+                           "val, in small letters");
+    write_text(folder, "validation/a/1.jpg");
+    assert_refused(folder, "/VAL: its images lie beside train/, in no split; move them, or pack with fpack");
+}
+
 TEST_IN_FOLDER(test_a_split_without_class_folders_is_refused, folder)
 {
     write_text(folder, "train/a/1.jpg");

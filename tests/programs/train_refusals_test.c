@@ -343,6 +343,36 @@ TEST_IN_FOLDER(test_pairs_that_look_like_classes_are_warned_about, folder)
     run_result_free(&result);
 }
 
+/* As by fpack. A class that is called Test and has images in it is one. */
+TEST_IN_FOLDER(test_splits_in_capitals_are_warned_about, folder)
+{
+    (void)pack_colours(folder, 8, 2);
+    const char *images = test_path(folder, "images");
+    assert_int_equal(rename(test_path(folder, "images/train"), test_path(folder, "images/TRAIN")), 0);
+    REFUSED(1,
+            "images/TRAIN: its images lie beside val/, in no split; if it is one, call the folder train, in "
+            "small letters",
+            test_path(folder, "run"), "--model", "conv8", images);
+    assert_int_equal(rename(test_path(folder, "images/val"), test_path(folder, "images/Val")), 0);
+    assert_int_equal(rename(test_path(folder, "images/Val/red"), test_path(folder, "images/Test")), 0);
+    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", images);
+    assert_contains(result.err,
+                    "images: 'TRAIN' is taken for a class, of which all its images are; if it is a "
+                    "split, call the folder train, in small letters\n");
+    assert_contains(result.err, "images: 'Val' is taken for a class, of which all its images are; if it is a "
+                                "split, call the folder val, in small letters\n");
+    assert_contains_not(result.err, "'Test'");
+    assert_contains_not(result.err, "fpack --pairs");
+    run_result_free(&result);
+    assert_int_equal(rename(test_path(folder, "images/Val"), test_path(folder, "elsewhere")), 0);
+    assert_int_equal(rename(test_path(folder, "images/Test"), test_path(folder, "none")), 0);
+    REFUSED(
+        1,
+        "images: has 1 class; a classifier needs at least two class folders, or --labels; if 'TRAIN' is a "
+        "split, call the folder train, in small letters",
+        test_path(folder, "run"), "--model", "conv8", images);
+}
+
 /* Also in a dry run. */
 TEST_IN_FOLDER(test_class_folders_are_not_held_in_memory_as_files, folder)
 {

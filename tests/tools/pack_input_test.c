@@ -358,6 +358,20 @@ TEST_IN_FOLDER(test_splits_in_capitals_are_warned_about, folder)
     run_result_free(&result);
 }
 
+/* Beside folders of splits it is no class, and what to do is said all the same. */
+TEST_IN_FOLDER(test_a_split_in_capitals_beside_others_is_warned_about, folder)
+{
+    const char *photos = test_path(folder, "photos"), *shards = test_path(folder, "shards");
+    source_two_classes(test_path(folder, "photos/train"));
+    source_two_classes(test_path(folder, "photos/VAL"));
+    source_two_classes(test_path(folder, "photos/Training"));
+    RunResult result = run_expecting(0, "fpack", photos, shards, NULL);
+    assert_contains(result.err, "photos: 'VAL' lies beside the splits, and its images are left alone; if it "
+                                "is one, call the folder val, in small letters\n");
+    assert_contains_not(result.err, "'Training'"); /* train is there */
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_empty_classes_and_single_classes_are_warned_about, folder)
 {
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");

@@ -278,6 +278,20 @@ TEST_IN_FOLDER(test_class_folders_in_a_tar_are_classes, folder)
     }
 }
 
+TEST_IN_FOLDER(test_splits_in_capitals_in_a_tar_are_warned_about, folder)
+{
+    static const char *const names[] = {"Train/cat/x.jpg", "Train/owl/x.jpg", "VAL/cat/y.jpg", "Test/z.jpg",
+                                        NULL};
+    const char *tar = images_tar(folder, test_path(folder, "photos.tar"), names);
+    RunResult result = run_expecting(0, "fpack", tar, test_path(folder, "shards"), NULL);
+    assert_contains(result.err,
+                    "photos.tar: 'Train' is taken for a class, of which all its images are; if it "
+                    "is a split, call the folder train, in small letters\n");
+    assert_contains(result.err, "photos.tar: 'VAL' is taken for a class");
+    assert_contains_not(result.err, "'Test'"); /* of images */
+    run_result_free(&result);
+}
+
 /* What has neither label nor source, and what has sides of two sizes. */
 TEST_IN_FOLDER(test_what_a_tar_does_not_tell_is_no_part_of_a_message, folder)
 {

@@ -3,7 +3,6 @@
  *
  * Folders, not files, say what the classes are: an empty class folder is a class with no samples, so that
  * training and validation sets made at different times keep the same class indexes. */
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -17,6 +16,7 @@
 #include "common/path.h"
 #include "common/folder_list.h"
 #include "common/text.h"
+#include "formats/names.h"
 #include "imaging/mask.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
@@ -427,32 +427,41 @@ static FshStatus warn_pairs(PackKeyed *keyed, const NameList *classes, FshError 
                       classes->names[0], classes->names[1], classes->names[0], classes->names[1], hint);
 }
 
-/* Warns of classes that are called Train, VAL and the like, and have folders in them: names of splits are of
+/* Returns whether a folder of the split whose folders are called so is there. */
+static bool has_split(const Layout *layout, const char *name)
+{
+    const PackSplitIndex split = pack_split_by_name(name, strlen(name));
+    for (size_t i = 0; i < layout->root_count; i++) {
+        if (layout->roots[i].name[0] && layout->roots[i].split == split)
+            return true;
+    }
+    return false;
+}
+
+/* Warns of folders that are called Train, VAL and the like, and have folders in them: names of splits are of
  * small letters. *found_ret: there are such. */
 static FshStatus warn_capitals(PackKeyed *keyed, const Layout *layout, bool *found_ret, FshError *error)
 {
-    const ClassRoot *root = &layout->roots[0];
-    FshStatus status = FSH_OK;
+    const bool in_splits = layout->roots[0].name[0] != '\0';
+    NameList top = {0};
+    FshStatus status = in_splits ? list_folders(keyed->found->root, true, &top, error) : FSH_OK;
+    const NameList *names = in_splits ? &top : &layout->classes;
     *found_ret = false;
-    for (size_t i = 0; !root->name[0] && i < layout->classes.count && !status; i++) {
-        const char *name = layout->classes.names[i];
-        char small[sizeof root->name] = "", path[PATH_MAX];
+    for (size_t i = 0; i < names->count && !status; i++) {
+        const char *name = names->names[i], *small = fsh_split_in_small_letters(name);
+        char path[PATH_MAX];
         NameList folders = {0};
-        for (size_t at = 0; name[at] && at + 1 < sizeof small; at++)
-            small[at] = (char)tolower((unsigned char)name[at]);
-        if (strlen(name) >= sizeof small || pack_split_by_name(small, strlen(small)) == PACK_SPLITS ||
+        if (!small || has_split(layout, small) ||
             file_join(path, sizeof path, keyed->found->root, name, NULL) ||
             list_folders(path, true, &folders, NULL))
             continue;
         if (folders.count) {
-            *found_ret = true;
-            status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
-                                "'%s' is taken for a class, of which all its images are; if it is a split, "
-                                "call the folder %s, in small letters",
-                                name, small);
+            *found_ret = !in_splits;
+            status = keyed_warn_capitals(keyed, name, small, !in_splits, error);
         }
         names_free(&folders);
     }
+    names_free(&top);
     return status;
 }
 

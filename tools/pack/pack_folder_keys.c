@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/names.h"
 #include "tools/pack/pack_keyed.h"
 
 /* Returns the bytes of a key's first folder from `at` on; 0: it lies in none, or in one without a name. */
@@ -136,6 +137,21 @@ static bool is_folder_of_folders(const PackKeyed *keyed, size_t shared)
     return deeper;
 }
 
+/* Warns of classes that are called Train, VAL and the like, and have folders in them. */
+static FshStatus warn_capitals(PackKeyed *keyed, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t c = 0; c < keyed->class_count && !status; c++) {
+        const char *name = keyed->class_names[c], *small = fsh_split_in_small_letters(name);
+        bool deeper = false;
+        for (uint64_t i = 0; small && i < keyed->sample_count && !deeper; i++)
+            deeper = keyed->samples[i].label == (int32_t)c && in_folder(&keyed->samples[i], strlen(name) + 1);
+        if (deeper)
+            status = keyed_warn_capitals(keyed, name, small, true, error);
+    }
+    return status;
+}
+
 FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *error)
 {
     size_t text_bytes = 0;
@@ -178,6 +194,8 @@ FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *e
         status = check_sides(keyed, error);
     if (!status)
         status = check_train(keyed, error);
+    if (!status)
+        status = warn_capitals(keyed, error);
     *labelled_ret = !status;
     free(texts);
     free(storage);

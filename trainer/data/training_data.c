@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/display_names.h"
+#include "formats/names.h"
 #include "imaging/decode.h"
 #include "trainer/data/paired_classes.h"
 
@@ -30,10 +31,18 @@ static const char *split_names(const FshManifest *manifest, char *buffer, size_t
 static FshStatus check_classes(const FshManifest *manifest, const char *path, bool trains, bool labelled,
                                FshError *error)
 {
-    if (!labelled && manifest->class_count < (trains ? 2 : 1))
-        return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "%s: has %zu class; a classifier needs at least two class folders, or --labels",
-                             path, manifest->class_count);
+    if (!labelled && manifest->class_count < (trains ? 2 : 1)) {
+        const char *small =
+            manifest->class_count ? fsh_split_in_small_letters(manifest->class_names[0]) : NULL;
+        char hint[96] = "";
+        if (small)
+            (void)snprintf(hint, sizeof hint, "; if '%.16s' is a split, call the folder %s, in small letters",
+                           manifest->class_names[0], small);
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: has %zu class; a classifier needs at least two class folders, or --labels%s", path,
+            manifest->class_count, hint);
+    }
     if (manifest->statistics.channels != 1 && manifest->statistics.channels != 3 &&
         !fsh_container_has(manifest->container, FSH_HAS_FILES)) /* whose images are looked at */
         return fsh_error_set(

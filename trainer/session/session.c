@@ -10,6 +10,7 @@
 #include "common/resolve.h"
 #include "common/text.h"
 #include "trainer/backend/gpu_signs.h"
+#include "trainer/data/capital_splits.h"
 #include "trainer/data/class_weights.h"
 #include "trainer/graph/muon.h"
 #include "trainer/plan/plan_loader.h"
@@ -427,6 +428,25 @@ static void warn_pairs(Session *session)
                         names[0], names[1], names[0], names[1], names[!mask], names[mask]);
 }
 
+/* Warns of classes of folders that nobody has packed: two that look like pairs, or those that are most likely
+ * splits. */
+static void warn_classes(Session *session)
+{
+    const FshSplit *train = session->data.train;
+    bool any = false;
+    for (size_t i = 0; i < fsh_manifest(train->dataset)->class_count; i++) {
+        const char *small = capital_split(train, i);
+        any |= small != NULL;
+        if (small)
+            console_warning(&session->console,
+                            "%s: '%s' is taken for a class, of which all its images are; if it is a split, "
+                            "call the folder %s, in small letters",
+                            fsh_path(train->dataset), fsh_manifest(train->dataset)->class_names[i], small);
+    }
+    if (!any && session->data.paired_names)
+        warn_pairs(session);
+}
+
 /* Tells how many ranks train, how they were started, and what they share. */
 static void describe_ranks(Session *session)
 {
@@ -472,8 +492,9 @@ void session_describe(Session *session)
                         "split '%s' is trained on and evaluated: the results say nothing of other images "
                         "(--train-split, --val-split)",
                         session->data.train->info->name);
-    if (plan->rank == 0 && session->data.paired_names)
-        warn_pairs(session);
+    if (plan->rank == 0 && session->data.train && session->data.kind == FSH_KIND_CLASSES &&
+        !training_data_labels(&session->data, true))
+        warn_classes(session);
     console_line(&session->console, "network: %s, %.2f M parameters%s%s, %.3g GFLOP an image forward",
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6, trained, muon,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
