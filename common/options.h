@@ -45,7 +45,7 @@ typedef enum OptionKind {
     OPTION_FLAG,    /* value: bool *        */
     OPTION_INTEGER, /* value: int64_t *     minimum..maximum */
     OPTION_SIZE,    /* value: uint64_t *    bytes, with suffix; minimum..maximum */
-    OPTION_REAL,    /* value: double *      minimum..maximum, finite */
+    OPTION_REAL,    /* value: double *      minimum..maximum, finite; of a range in 0..1 "10%" is 0.1 */
     OPTION_TEXT,    /* value: const char ** points into argv */
     OPTION_CHOICE, /* value: int *         index of the matching entry of choices, exact match; OPTION_AUTO */
     OPTION_LIST,   /* value: OptionList *  repeatable text */

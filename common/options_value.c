@@ -135,14 +135,44 @@ static FshStatus store_size(const Option *option, const char *text, FshError *er
     return FSH_OK;
 }
 
-static FshStatus store_real(const Option *option, const char *text, FshError *error)
+/* Returns whether the option is a share of something: from 0 to 1, or less. */
+static bool is_share(const Option *option)
+{
+    return bounded_above(option) && option->minimum >= 0 && option->maximum <= 1;
+}
+
+/* Reads a number. Returns whether the text is one. */
+static bool parse_real(const char *text, double *value_ret)
 {
     /* The set excludes what strtod also reads: "inf", "nan", hexadecimal, leading blanks. */
-    bool plain = text[0] != '\0' && text[strspn(text, "0123456789+-.eE")] == '\0';
+    const bool plain = text[0] != '\0' && text[strspn(text, "0123456789+-.eE")] == '\0';
     char *end = NULL;
-    double value = strtod(text, &end);
-    if (!plain || *end || !isfinite(value) || !in_range(option, value))
-        return refuse_number(option, text, "a number", error);
+    *value_ret = strtod(text, &end);
+    return plain && !*end && isfinite(*value_ret);
+}
+
+/* Reads "12.5%" as strtod reads 12.5e-2: the same number as 0.125, to the last bit. */
+static bool parse_percent(const char *text, double *value_ret)
+{
+    char scaled[64];
+    const size_t digits = strspn(text, "0123456789+-.");
+    if (digits == 0 || digits + sizeof "e-2" > sizeof scaled || strcmp(text + digits, "%") != 0)
+        return false;
+    (void)snprintf(scaled, sizeof scaled, "%.*se-2", (int)digits, text);
+    return parse_real(scaled, value_ret);
+}
+
+static FshStatus store_real(const Option *option, const char *text, FshError *error)
+{
+    double value = 0;
+    const bool share = is_share(option);
+    if (!(parse_real(text, &value) || (share && parse_percent(text, &value))) || !in_range(option, value)) {
+        char noun[64] = "a number";
+        if (share && strchr(text, '%'))
+            (void)snprintf(noun, sizeof noun, "a percentage from %.15g%% to %.15g%%, nor a number",
+                           100 * option->minimum, 100 * option->maximum);
+        return refuse_number(option, text, noun, error);
+    }
     *(double *)option->value = value;
     return FSH_OK;
 }

@@ -292,6 +292,7 @@ TEST(test_numbers_are_checked_over_their_whole_text_and_range)
         (void)snprintf(message, sizeof message, "--rate: '%s' is not a number from 0 to 10", wrong_reals[i]);
         assert_refused(line, message);
     }
+    assert_refused("--rate 10%", "--rate: '10%' is not a number from 0 to 10"); /* is no share */
     assert_refused("--seed 9223372036854775808", "--seed: '9223372036854775808' is not a whole number");
     assert_refused("--shard-size 1023",
                    "--shard-size: '1023' is not a size in bytes (suffixes K, M, G, T) of at least 1K");
@@ -308,6 +309,37 @@ TEST(test_numbers_are_checked_over_their_whole_text_and_range)
     parse(&fixture, "--max-size 65500 --shard-size 1K");
     assert_int_equal(fixture.settings.max_size, 65500);
     tear_down(&fixture);
+}
+
+TEST(test_a_share_may_be_a_percentage)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } right[] = {{"10%", 0.1},     {"12.5%", 0.125}, {"0%", 0},     {"100%", 1},
+                 {"99.9%", 0.999}, {"7%", 0.07},     {".5%", 0.005}};
+    static const char *const wrong[] = {"110%", "-5%", "10%%", "%", "1e1%", "%10", "100.1%", "-%"};
+    Fixture fixture;
+    char line[80], message[160];
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        set_up(&fixture);
+        fixture.options[3].maximum = 1;
+        (void)snprintf(line, sizeof line, "--rate %s", right[i].text);
+        assert_int_equal(parse_into(&fixture, line), FSH_OK);
+        assert_true(fixture.settings.rate == right[i].value);
+        tear_down(&fixture);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        set_up(&fixture);
+        fixture.options[3].maximum = 1;
+        (void)snprintf(line, sizeof line, "--rate=%s", wrong[i]);
+        (void)snprintf(message, sizeof message,
+                       "--rate: '%s' is not a percentage from 0%% to 100%%, nor a number from 0 to 1",
+                       wrong[i]);
+        assert_int_equal(parse_into(&fixture, line), FSH_ERR_USAGE);
+        assert_string_equal(fixture.error.message, message);
+        tear_down(&fixture);
+    }
 }
 
 TEST(test_sizes_take_suffixes_and_refuse_overflow)

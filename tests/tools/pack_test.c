@@ -242,7 +242,7 @@ TEST_IN_FOLDER(test_split_is_stratified_and_repeatable, folder)
     source_class(source, "few", 2);
     source_class(source, "one", 1);
     run_ok("fpack", "--split", "0.2", source, test_path(folder, "p1"), NULL);
-    run_ok("fpack", "--split", "0.2", "--seed", "0", source, test_path(folder, "p2"), NULL);
+    run_ok("fpack", "--split", "20%", "--seed", "0", source, test_path(folder, "p2"), NULL);
     run_ok("fpack", "--split", "0.2", "--seed", "9", source, test_path(folder, "p3"), NULL);
     char *train = packed_list(test_path(folder, "p1"), "train"),
          *val = packed_list(test_path(folder, "p1"), "val");

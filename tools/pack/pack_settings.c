@@ -178,7 +178,8 @@ FshStatus settings_take(const ProgramContext *context, PackOptions *options, Fsh
         .quiet = settings->program.quiet,
     };
     if (settings->split >= 1)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--split: %g leaves nothing to train on: a tenth is 0.1",
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--split: %g leaves nothing to train on: a tenth is 0.1, or 10%%",
                              settings->split);
     size_t used = 0; /* arguments that are sides of pairs */
     FshStatus status = settings_take_pairs(context, options, &used, error);

@@ -66,7 +66,7 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
          .help = "of images with exactly the same content keep the first, in the order train, val, test"},
         {.name = "split", .kind = OPTION_REAL, .value = &settings->split, .argument = "FRACTION",
          .maximum = 1,
-         .help = "make a val split of this share of each class of train; 0: none"},
+         .help = "make a val split of this share of each class of train, as 0.1 or 10%; 0: none"},
         {.name = "limit", .kind = OPTION_INTEGER, .value = &settings->limit, .argument = "N",
          .maximum = 1e15,
          .help = "take at most N samples of each split, spread over its classes (ftrain --limit counts "

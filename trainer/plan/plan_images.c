@@ -58,8 +58,8 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
          .help = "edge of the centre square that is evaluated; 0: as in training; pairs and masks are "
                  "evaluated whole"},
         {.name = "crop-pct", .kind = OPTION_REAL, .value = &o->crop_pct, .argument = "X", .maximum = 1,
-         .help = "part of the short edge that the centre square of evaluation is, in place of "
-                 "--val-resize-size; 0: from the dataset"},
+         .help = "part of the short edge that the centre square of evaluation is, as 0.95 or 95%, in "
+                 "place of --val-resize-size; 0: from the dataset"},
         {.name = "train-crop-mode", .kind = OPTION_CHOICE, .value = &o->train_crop_mode, .argument = "MODE",
          .group = "Crops",
          .choices = crop_mode_names, .has_auto = true,
