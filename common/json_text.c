@@ -29,6 +29,13 @@ json_t *json_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+json_t *json_measured(double value)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.6g", value);
+    return json_number(strtod(text, NULL));
+}
+
 json_t *json_whole(double value)
 {
     const bool is_count = isfinite(value) && value == floor(value) && fabs(value) < 0x1p63;

@@ -13,6 +13,14 @@ json_t *json_text(const char *text);
  * memory. */
 json_t *json_number(double value);
 
+/* Returns what a clock has measured, seconds or a rate, in six digits; what follows is chance. null if it is
+ * not finite. NULL when out of memory. */
+json_t *json_measured(double value);
+
+/* jansson's flag for what programs print: nine digits, by which every float is told from the next, and no
+ * more than a number has. Without it there are seventeen, 0.10000000000000001 of 0.1. */
+enum { JSON_PRINTED = JSON_REAL_PRECISION(9) };
+
 /* Returns a count that a table of doubles has as an integer, null if it is not finite or has a fraction. NULL
  * when out of memory. */
 json_t *json_whole(double value);

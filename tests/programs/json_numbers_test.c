@@ -1,5 +1,5 @@
 /* What all programs print with --json: a count is an integer, and only seconds, rates and what was measured
- * have a fraction. */
+ * have a fraction, of no more digits than it means. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +7,9 @@
 
 /* Names, or ends of names, of what is real. */
 static const char *const reals[] = {
-    "seconds",   "_per_second", "likeness",     "likeness_least", "likeness_mean", "gflop", "best.mean",
-    "last.mean", "loss.mean",   "seconds.mean", "options.lr",     ".best",         ".last", ".loss"};
+    "seconds",   "_per_second", "likeness",     "likeness_least", "likeness_mean", "gflop",     "best.mean",
+    "_percent",  "_loss",       "top1",         "top5",           "recall",        "precision", "f1",
+    "last.mean", "loss.mean",   "seconds.mean", "options.lr",     ".best",         ".last",     ".loss"};
 
 static bool is_real(const char *name)
 {
@@ -18,6 +19,22 @@ static bool is_real(const char *name)
             return true;
     }
     return strstr(name, ".stage_seconds.") != NULL;
+}
+
+/* Returns whether a clock measured it in this call. */
+static bool is_timed(const char *name)
+{
+    const char *last = strrchr(name, '.');
+    return !strstr(name, ".groups.") && last &&
+           (strstr(last, "_per_second") || strstr(last, "seconds") || strstr(name, ".stage_seconds."));
+}
+
+static void check_digits(const char *name, double value)
+{
+    char text[40];
+    (void)snprintf(text, sizeof text, "%.*g", is_timed(name) ? 6 : 9, value);
+    if (strtod(text, NULL) != value)
+        fail_msg("%s is %.17g, which has too many digits", name, value);
 }
 
 /* Checks all numbers of a value, whose name has the names around it in front. */
@@ -31,6 +48,8 @@ static void check_numbers(const char *name, json_t *value)
         fail_msg("%s is %g, no integer", name, json_real_value(value));
     if (json_is_integer(value) && is_real(name))
         fail_msg("%s is %lld, no real number", name, json_integer_value(value));
+    if (json_is_real(value))
+        check_digits(name, json_real_value(value));
     json_object_foreach(value, key, member)
     {
         (void)snprintf(inner, sizeof inner, "%s.%s", name, key);
@@ -91,8 +110,12 @@ TEST_IN_FOLDER(test_counts_of_ftrain_are_integers, folder)
     source_class(photos, "dog", 6);
     run_ok("fpack", "--split", "0.34", photos, shards, NULL);
     CHECK(0, "ftrain", "--list-models");
-    run_ok("ftrain", "-q", "--device", "cpu", "--model", "conv8", "--epochs", "1", "--batch-size", "4",
-           shards, run, NULL);
+    CHECK(0, "ftrain", "-q", "--device", "cpu", "--model", "conv8", "--epochs", "1", "--batch-size", "4",
+          shards, run);
+    CHECK(0, "ftrain", "-q", "--device", "cpu", "--evaluate", "--weights",
+          test_path(folder, "run/last.safetensors"), shards);
+    CHECK(0, "ftrain", "-q", "--device", "cpu", "--weights", test_path(folder, "run/last.safetensors"),
+          "--predict", test_path(folder, "table.csv"), shards);
     run_ok("ftrain", "-q", "--device", "cpu", "--model", "conv8", "--epochs", "1", "--batch-size", "4",
            "--lr", "0.02", shards, other, NULL);
     CHECK(0, "ftrain", "--compare", "--output", test_path(folder, "page.html"), run, other);

@@ -33,7 +33,7 @@
 #define JOB_SAME_COMMAND "the same command goes on where it was stopped"
 
 /* Prints the result of a program as one line of JSON, and consumes object; NULL: there was no memory for it.
- * flags: jansson's, besides JSON_COMPACT. FSH_ERR_MEMORY. */
+ * flags: jansson's, besides JSON_COMPACT and JSON_PRINTED. FSH_ERR_MEMORY. */
 FshStatus job_print_json(FILE *stream, json_t *object, size_t flags, FshError *error);
 
 #endif

@@ -381,11 +381,12 @@ FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
                                                 (json_int_t)result->planes.raw_bytes));
     if (!failed && !report->dry_run) {
         const double seconds = result->seconds > 1e-6 ? result->seconds : 1e-6;
-        json_t *numbers = json_pack(
-            "{s:I, s:I, s:I, s:f, s:f, s:f}", "source_bytes", (json_int_t)result->source_bytes, "bytes",
-            (json_int_t)result->written_bytes, "kept_files", (json_int_t)result->kept_output_count, "seconds",
-            result->seconds, "samples_per_second", (double)result->worked_count / seconds, "bytes_per_second",
-            (double)result->worked_bytes / seconds);
+        json_t *numbers =
+            json_pack("{s:I, s:I, s:I, s:o, s:o, s:o}", "source_bytes", (json_int_t)result->source_bytes,
+                      "bytes", (json_int_t)result->written_bytes, "kept_files",
+                      (json_int_t)result->kept_output_count, "seconds", json_measured(result->seconds),
+                      "samples_per_second", json_measured((double)result->worked_count / seconds),
+                      "bytes_per_second", json_measured((double)result->worked_bytes / seconds));
         failed |= !numbers || json_object_update(object, numbers);
         json_decref(numbers);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/json_text.h"
 #include "common/pool.h"
 #include "common/progress.h"
 #include "tar/tar_read.h"
@@ -482,15 +483,15 @@ void resize_check_print(FILE *stream, const char *program, const ResizeCheckSumm
 
 FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summary, FshError *error)
 {
-    json_t *object = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "images",
+    json_t *object = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "images",
                                (json_int_t)summary->images_count, "good", (json_int_t)summary->good_count,
                                "missing", (json_int_t)summary->finding_counts[RESIZE_FINDING_MISSING],
                                "stale", (json_int_t)summary->finding_counts[RESIZE_FINDING_STALE], "damaged",
                                (json_int_t)summary->finding_counts[RESIZE_FINDING_DAMAGED], "extra",
                                (json_int_t)summary->finding_counts[RESIZE_FINDING_EXTRA], "source_gone",
                                (json_int_t)summary->finding_counts[RESIZE_FINDING_GONE], "bytes",
-                               (json_int_t)summary->bytes, "seconds", summary->seconds);
-    char *text = object ? json_dumps(object, JSON_REAL_PRECISION(6) | JSON_COMPACT) : NULL;
+                               (json_int_t)summary->bytes, "seconds", json_measured(summary->seconds));
+    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_PRINTED) : NULL;
     json_decref(object);
     if (!text)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the summary");

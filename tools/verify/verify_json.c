@@ -144,11 +144,11 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
 {
     static const char *const levels[] = {
         [VERIFY_QUICK] = "quick", [VERIFY_RECORDS] = "records", [VERIFY_DECODE] = "decode"};
-    json_t *object = json_pack("{s:o, s:b, s:s, s:o, s:o, s:o, s:f}", "path", json_text(report->name), "ok",
+    json_t *object = json_pack("{s:o, s:b, s:s, s:o, s:o, s:o, s:o}", "path", json_text(report->name), "ok",
                                report->problem_count == 0, "level", levels[options->level], "problems",
                                verify_problems_to_json(report), "remarks",
                                problems_to_json(report->remarks, report->remark_count), "splits",
-                               splits_to_json(report), "seconds", report->seconds);
+                               splits_to_json(report), "seconds", json_measured(report->seconds));
     int failed = !object;
     if (!failed && report->opened)
         failed |= json_object_set_new(object, "id", json_string(report->manifest.id)) ||

@@ -376,12 +376,12 @@ static FshStatus print_json(const Prediction *prediction, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
     json_t *object = json_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f}", "weights", json_text(options->weights), "output",
+        "{s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o}", "weights", json_text(options->weights), "output",
         json_text(options->inference.predict ? options->inference.predict : options->inference.export_path),
         "images", (json_int_t)prediction->source.image_count,
         prediction->restores && !prediction->masks ? "restored" : "predicted", (json_int_t)prediction->done,
         "existing", (json_int_t)prediction->existing, "left_out", (json_int_t)prediction->bad, "seconds",
-        prediction->seconds, "images_per_second", rate(prediction));
+        json_measured(prediction->seconds), "images_per_second", json_measured(rate(prediction)));
     if (object && !prediction->restores)
         (void)json_object_set_new(object, "table", json_text(prediction->classes.table_path));
     if (object && prediction->classes.only)

@@ -1,6 +1,7 @@
 /* bench_loader.c - ftrain --bench-loader: times the loader alone. */
 #include <stdlib.h>
 
+#include "common/json_text.h"
 #include "trainer/data/loader_bench.h"
 #include "trainer/session/describe.h"
 #include "trainer/loop/train.h"
@@ -19,18 +20,20 @@ static json_t *pass_json(const LoaderBenchPass *pass)
     const SampleStatistics *work = &pass->work.samples;
     json_t *stages = json_object();
     for (int stage = 0; stage < SAMPLE_STAGE_COUNT; stage++)
-        (void)json_object_set_new(stages, sample_stage_names[stage], json_real(work->seconds[stage]));
-    return json_pack("{s:f, s:I, s:f, s:f, s:s, s:o}", "seconds", pass->seconds, "samples",
-                     (json_int_t)pass->samples, "samples_per_second", (double)pass->samples / seconds,
-                     "pixel_bytes_per_second", (double)work->pixel_bytes / seconds, "bottleneck",
+        (void)json_object_set_new(stages, sample_stage_names[stage], json_measured(work->seconds[stage]));
+    return json_pack("{s:o, s:I, s:o, s:o, s:s, s:o}", "seconds", json_measured(pass->seconds), "samples",
+                     (json_int_t)pass->samples, "samples_per_second",
+                     json_measured((double)pass->samples / seconds), "pixel_bytes_per_second",
+                     json_measured((double)work->pixel_bytes / seconds), "bottleneck",
                      loader_bottleneck_names[pass->bottleneck], "stage_seconds", stages);
 }
 
 static FshStatus print_json(const LoaderBenchReport *report, FshError *error)
 {
-    json_t *object = json_pack("{s:i, s:I, s:f, s:o}", "workers", report->workers, "skipped_samples",
-                               (json_int_t)report->problems, "memcpy_bytes_per_second",
-                               report->memory_bytes_per_second, "warm", pass_json(&report->warm));
+    json_t *object =
+        json_pack("{s:i, s:I, s:o, s:o}", "workers", report->workers, "skipped_samples",
+                  (json_int_t)report->problems, "memcpy_bytes_per_second",
+                  json_measured(report->memory_bytes_per_second), "warm", pass_json(&report->warm));
     if (object && report->has_cold)
         (void)json_object_set_new(object, "cold", pass_json(&report->cold));
     return describe_print_json(object, error);

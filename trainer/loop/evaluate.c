@@ -36,9 +36,9 @@ static json_t *sets_json(const Session *session)
 static FshStatus print_json(const TrainOptions *options, const Session *session, const Metrics *metrics,
                             uint64_t skipped, double seconds, FshError *error)
 {
-    json_t *object =
-        json_pack("{s:o, s:I, s:I, s:f}", "weights", json_text(options->weights), "samples",
-                  (json_int_t)metrics->count, "skipped_samples", (json_int_t)skipped, "seconds", seconds);
+    json_t *object = json_pack("{s:o, s:I, s:I, s:o}", "weights", json_text(options->weights), "samples",
+                               (json_int_t)metrics->count, "skipped_samples", (json_int_t)skipped, "seconds",
+                               json_measured(seconds));
     set_all_metrics(object, metrics);
     if (object && session->data.sets.count > 1)
         (void)json_object_set_new(object, "sets", sets_json(session));

@@ -255,13 +255,14 @@ FshStatus training_print_json(Training *training, uint64_t skipped, FshError *er
 {
     const RunState *state = &training->state;
     json_t *object = json_pack(
-        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:i, s:s, s:b, s:I}", "output",
+        "{s:o, s:s, s:I, s:o, s:o, s:o, s:o, s:i, s:s, s:b, s:I}", "output",
         json_text(training->record.folder), "model", training->session.plan.model->name, "epochs",
-        (json_int_t)state->epoch, "seconds", training_seconds(training), "images_per_second",
-        images_per_second(training), "evaluation_seconds", state->evaluation_seconds, "loader_bound_percent",
-        loader_share(training), "workers", loader_active_workers(training->session.train), "fed_from",
-        training->session.plan.source->name, "stopped_early", training->stopped_early, "skipped_samples",
-        (json_int_t)skipped);
+        (json_int_t)state->epoch, "seconds", json_measured(training_seconds(training)), "images_per_second",
+        json_measured(images_per_second(training)), "evaluation_seconds",
+        json_measured(state->evaluation_seconds), "loader_bound_percent",
+        json_measured(loader_share(training)), "workers", loader_active_workers(training->session.train),
+        "fed_from", training->session.plan.source->name, "stopped_early", training->stopped_early,
+        "skipped_samples", (json_int_t)skipped);
     const int norm_sample = training->session.plan.recipe.norm_sample;
     if (object && norm_sample > 1) /* another network than the one of that name */
         (void)json_object_set_new(object, "norm_sample", json_integer(norm_sample));

@@ -20,7 +20,7 @@
 
 FshStatus describe_print_json(json_t *object, FshError *error)
 {
-    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_PRINTED) : NULL;
     json_decref(object);
     if (!text)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the result");
@@ -265,9 +265,9 @@ static json_t *run_json(const TrainOptions *options, const Session *session, con
     (void)json_object_set_new(object, "disk_bytes",
                               json_integer((json_int_t)run_space_needed(session, options).total_bytes));
     if (expected) {
-        (void)json_object_set_new(object, "step_seconds", json_real(expected->step_seconds));
+        (void)json_object_set_new(object, "step_seconds", json_measured(expected->step_seconds));
         (void)json_object_set_new(object, "expected_seconds",
-                                  json_real(expected->training_seconds + expected->evaluation_seconds));
+                                  json_measured(expected->training_seconds + expected->evaluation_seconds));
     }
     if (json_object_set_new(object, "chosen", plan_json(session))) {
         json_decref(object);

@@ -42,7 +42,7 @@ FshStatus compare_print(const Comparison *comparison, const char *page, bool as_
     }
     json_t *object = comparison_json(comparison);
     char *text = object && !json_object_set_new(object, "page", json_text(page))
-                     ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9))
+                     ? json_dumps(object, JSON_INDENT(2) | JSON_PRINTED)
                      : NULL;
     json_decref(object);
     if (!text)
