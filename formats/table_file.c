@@ -94,6 +94,25 @@ static FshStatus count_labels(FileReport *report, size_t class_count, FshError *
     return status;
 }
 
+/* Returns whether a tar was cut between two members or in its end marker, which alone would be no fault, by
+ * the length that its manifest says. *tear_ret: what to say of it. A last sample of which members are missing
+ * is left out. */
+static bool ends_early(const FileCheck *check, SplitFile *file, FshError *tear_ret)
+{
+    enum { END_MARKER_BYTES = 1024 };
+    const uint64_t bytes = fsh_split_file_bytes(file), listed = check->info ? check->info->bytes : 0;
+    if (!container_has(file->container, FSH_HAS_MEMBERS) || bytes >= listed ||
+        (!file->table.unmarked_end && listed - bytes >= END_MARKER_BYTES))
+        return false;
+    if (file->record_count && fsh_table_file_verify(file, file->record_count - 1, NULL))
+        file->table.sample_count = --file->record_count;
+    (void)fsh_error_set(tear_ret, FSH_ERR_CORRUPT,
+                        "has %" PRIu64 " bytes, not the %" PRIu64
+                        " the manifest says: cut short; copy or download it again",
+                        bytes, listed);
+    return true;
+}
+
 /* Opens the file and checks its table; where there is a manifest, the manifest's fields are expected. Of a
  * tar that breaks off, which is a problem, the samples before the place are looked at. Leaves *metadata_ret
  * alone: no such file has metadata. */
@@ -117,7 +136,7 @@ FshStatus fsh_table_file_check(const FileCheck *check, FileReport *report, Metad
         return fsh_report_add(report, found.status, -1, NULL, reason, error);
     }
     report->indexed = true;
-    report->torn = tear.status != FSH_OK;
+    report->torn = tear.status || ends_early(check, file, &tear);
     if (report->torn)
         status = fsh_report_found(report, -1, NULL, &tear, error);
     else if (file->table.unmarked_end && !expected) /* a manifest tells its length */

@@ -262,6 +262,26 @@ TEST_IN_FOLDER(test_a_tar_without_its_end_is_told, folder)
     run_result_free(&result);
 }
 
+/* Wherever a tar that a manifest lists is cut, between two members or samples or in one, that is one problem:
+ * its index, its hash and its samples are wrong for no other reason. */
+TEST_IN_FOLDER(test_a_cut_of_a_listed_tar_is_one_problem, folder)
+{
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed"),
+               *tar = test_path(folder, "packed/train-000000.tar");
+    source_class(photos, "cat", 2);
+    source_class(photos, "dog", 1);
+    run_ok("fpack", "--format", "tar", photos, packed, NULL);
+    for (int64_t left = (int64_t)test_file_size(tar) - 256; left >= 0; left -= 256) {
+        test_file_truncate(tar, left);
+        RunResult result = run_expecting(1, "fverify", "--json", packed, NULL);
+        json_t *report = json_of(result.out);
+        const json_t *dataset = json_array_get(json_object_get(report, "datasets"), 0);
+        expect_cut(json_incref(json_object_get(dataset, "problems")), "train-000000.tar");
+        json_decref(report);
+        run_result_free(&result);
+    }
+}
+
 /* The manifest tells how long a tar of ours is: what one without an end marker may be need not be guessed. */
 TEST_IN_FOLDER(test_a_tar_of_a_manifest_without_its_end_is_a_problem_alone, folder)
 {
