@@ -1,6 +1,7 @@
 /* ftrain from outside: what it says of a run before there is one: --dry-run and the lists. */
 #include "tests/programs/train_support.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "trainer/backend/backend.h"
@@ -9,7 +10,8 @@ TEST_IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunResult result = TRAIN(0, "--dry-run", "--epochs", "3", shards, out);
-    assert_contains(result.out, "layer4.1.conv2");
+    assert_contains(result.out, "layer4  ");
+    assert_contains_not(result.out, "layer4.1.conv2");
     assert_contains(result.out, "11178564"); /* torchvision.models.resnet18(num_classes=4) */
     assert_contains(result.out, "training, 32 pixels, activations");
     assert_contains(result.out, "in all, beside the dataset's pages");
@@ -23,6 +25,46 @@ TEST_IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing, folder)
     assert_true(number_of(json_object_get(object, "chosen"), "weight_decay") == 5e-4);
     json_decref(object);
     run_result_free(&result);
+}
+
+/* Returns how many lines of the table of layers there are. *parameters_ret: what its rows sum up to, of
+ * *total_ret parameters. */
+static int count_rows(const char *table, long long *parameters_ret, long long *total_ret)
+{
+    int rows = 0;
+    *parameters_ret = *total_ret = 0;
+    for (const char *line = strchr(table, '\n'); line && *total_ret == 0; line = strchr(line + 1, '\n')) {
+        char column[13] = ""; /* "%-38s %-22s %-22s %12s" */
+        if (strcspn(line + 1, "\n") > 97)
+            (void)snprintf(column, sizeof column, "%.12s", line + 1 + 85);
+        rows++;
+        if (strncmp(line + 1, "total ", 6) == 0)
+            *total_ret = atoll(column);
+        else
+            *parameters_ret += atoll(column);
+    }
+    return rows;
+}
+
+/* By stages the layers are a dozen rows, whose sums are those of the layers; with --verbose there are all. */
+TEST_IN_FOLDER(test_a_dry_run_sums_up_the_layers_of_stages, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    long long sums[2], totals[2];
+    RunResult result = TRAIN(0, "-q", "--dry-run", "--model", "resnet34", shards);
+    assert_in_range(count_rows(result.out, &sums[0], &totals[0]), 6, 13);
+    assert_contains(result.out, "(each of the ");
+    assert_contains(result.out, " layers: --verbose)\n");
+    run_result_free(&result);
+    result = TRAIN(0, "-q", "--dry-run", "--verbose", "--model", "resnet34", shards);
+    assert_in_range(count_rows(result.out, &sums[1], &totals[1]), 70, 90);
+    assert_contains(result.out, "layer4.1.conv2");
+    assert_contains_not(result.out, "(each of the ");
+    run_result_free(&result);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(totals[i], 21286724); /* torchvision.models.resnet34(num_classes=4) */
+        assert_int_equal(sums[i], totals[i]);
+    }
 }
 
 /* They are what was asked for; the log is not. */
@@ -67,7 +109,7 @@ TEST_IN_FOLDER(test_a_network_that_memory_does_not_hold_has_its_tables, folder)
     "--device", "cpu", "--dry-run", "--model", "convnext_large", "--train-crop-size", "4096", "-b", "32"
     const char *shards = make_set(folder, &train_plain);
     RunResult result = TRAIN(1, TOO_LARGE, shards);
-    assert_contains(result.out, "stages.2.blocks.26.mlp.fc2");
+    assert_contains(result.out, "stages.2  ");
     assert_contains(result.out, "training, 4096 pixels, activations");
     assert_contains(result.out, "TiB  (");
     assert_contains(result.out, "not known"); /* scratch memory */

@@ -504,7 +504,7 @@ static void tell_plan(Training *training, const TrainOptions *options, const cha
     if (difference[0] && !state->finished)
         console_line(&session->console, "%s", difference);
     if (options->program.verbose && training_writes(training)) {
-        describe_network(session, stderr);
+        describe_network(session, true, stderr);
         describe_plans(session, stderr);
     }
 }

@@ -200,20 +200,79 @@ static int64_t node_parameters(const Graph *graph, NodeId id)
     return count;
 }
 
-static void print_layer(const Graph *graph, NodeId id, double images, FILE *stream)
+/* Returns how many nodes a forward pass has: what follows the loss is backward. */
+static size_t forward_count(const Graph *graph)
 {
-    const Node *node = graph_node(graph, id);
-    char shape[96] = "", parameters[24] = "", flops[24] = "";
-    if (node->output_count > 0)
-        (void)tensor_shape_text(graph_tensor(graph, node->outputs[0]), shape, sizeof shape);
-    int64_t count = node_parameters(graph, id);
+    const TensorId loss = graph_find(graph, "loss");
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        if (graph_node(graph, (NodeId)i)->outputs[0] == loss)
+            return i + 1;
+    }
+    return graph_node_count(graph);
+}
+
+/* Returns the bytes of the first `depth` parts of a layer's name: those of layer1.0 in layer1.0.conv1 of
+ * two. */
+static size_t stage_bytes(const char *name, int depth)
+{
+    size_t bytes = 0;
+    while (name[bytes] && (name[bytes] != '.' || --depth > 0))
+        bytes++;
+    return bytes;
+}
+
+/* Returns the first node after those of the stage that begins with the node: neighbours whose names have the
+ * same first parts. The last node, which is the loss, stands alone, and with depth 0 each does. */
+static size_t stage_end(const Graph *graph, size_t first, size_t count, int depth)
+{
+    const char *name = graph_node(graph, (NodeId)first)->name;
+    const size_t bytes = stage_bytes(name, depth);
+    size_t end = first + 1;
+    while (depth && end + 1 < count && stage_bytes(graph_node(graph, (NodeId)end)->name, depth) == bytes &&
+           memcmp(graph_node(graph, (NodeId)end)->name, name, bytes) == 0)
+        end++;
+    return end;
+}
+
+/* Returns by how many parts of their names layers are summed up in a table of a few rows; 0: there are no
+ * more layers than that. */
+static int stage_depth(const Graph *graph, size_t count)
+{
+    enum { ROWS_MAX = 12, DEPTH_MAX = 4 };
+    for (int depth = count > ROWS_MAX ? DEPTH_MAX : 0; depth > 1; depth--) {
+        size_t rows = 0;
+        for (size_t first = 0; first < count; first = stage_end(graph, first, count, depth))
+            rows++;
+        if (rows <= ROWS_MAX)
+            return depth;
+    }
+    return count > ROWS_MAX;
+}
+
+/* Prints a row for the nodes from first to before end, of which depth parts of the names are the same. */
+static void print_stage(const Graph *graph, size_t first, size_t end, int depth, double images, FILE *stream)
+{
+    const Node *node = graph_node(graph, (NodeId)first), *last = graph_node(graph, (NodeId)end - 1);
+    char operation[32], shape[96] = "", parameters[24] = "", flops[24] = "";
+    const size_t name_bytes = end - first > 1 ? stage_bytes(node->name, depth) : strlen(node->name);
+    int64_t count = 0;
+    double mega = 0;
+    for (size_t i = first; i < end; i++) {
+        count += node_parameters(graph, (NodeId)i);
+        mega += (double)graph_node_flops(graph, (NodeId)i) / 1e6 / images;
+    }
+    if (end - first > 1)
+        (void)snprintf(operation, sizeof operation, "%zu layers", end - first);
+    else
+        (void)snprintf(operation, sizeof operation, "%s", op_name(node->op));
+    if (last->output_count > 0)
+        (void)tensor_shape_text(graph_tensor(graph, last->outputs[0]), shape, sizeof shape);
     if (count)
         (void)snprintf(parameters, sizeof parameters, "%" PRId64, count);
-    double mega = (double)graph_node_flops(graph, id) / 1e6 / images;
     if (mega > 0)
         (void)snprintf(flops, sizeof flops, "%.3f", mega);
-    (void)fprintf(stream, "%-38s %-22s %-22s %12s %12s\n", node->name, op_name(node->op), shape, parameters,
-                  flops);
+    (void)fprintf(stream, "%-38.*s %-22s %-22s %12s %12s\n", (int)name_bytes, node->name, operation, shape,
+                  parameters, flops);
 }
 
 void describe_plans(const Session *session, FILE *stream)
@@ -230,18 +289,19 @@ void describe_plans(const Session *session, FILE *stream)
     }
 }
 
-void describe_network(const Session *session, FILE *stream)
+void describe_network(const Session *session, bool whole, FILE *stream)
 {
     const Graph *graph = network_graph(&session->network);
     const TrainPlan *plan = &session->plan;
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
-    double images = (double)spec->batch;
+    const double images = (double)spec->batch;
+    const size_t count = forward_count(graph);
+    const int depth = whole ? 0 : stage_depth(graph, count);
     (void)fprintf(stream, "%-38s %-22s %-22s %12s %12s\n", "layer", "operation", "output", "parameters",
                   "MFLOP/image");
-    for (size_t i = 0; i < graph_node_count(graph); i++) {
-        print_layer(graph, (NodeId)i, images, stream);
-        if (graph_node(graph, (NodeId)i)->outputs[0] == graph_find(graph, "loss"))
-            break; /* what follows is backward */
+    for (size_t first = 0, end; first < count; first = end) {
+        end = stage_end(graph, first, count, depth);
+        print_stage(graph, first, end, depth, images, stream);
     }
     (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 " %12.3f\n", "total", "", "",
                   graph_parameter_count(graph), (double)graph_forward_flops(graph) / 1e6 / images);
@@ -251,6 +311,8 @@ void describe_network(const Session *session, FILE *stream)
     if (muon_parameter_count(graph) > 0)
         (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 "\n", "moved by muon", "", "",
                       muon_parameter_count(graph));
+    if (depth)
+        (void)fprintf(stream, "(each of the %zu layers: --verbose)\n", count);
     (void)fputc('\n', stream);
 
     memory_table_print(session, stream);
@@ -335,7 +397,7 @@ static FshStatus describe_without_device(const TrainOptions *options, FshError *
     if (!status && options->program.json) {
         status = describe_print_json(run_json(options, &session, NULL), why);
     } else if (!status) {
-        describe_network(&session, stdout);
+        describe_network(&session, options->program.verbose, stdout);
         print_steps(&session, options);
     }
     session_close(&session);
@@ -368,7 +430,7 @@ static void describe_refused(const Session *session, const TrainOptions *options
     if (options->program.json) {
         (void)describe_print_json(run_json(options, session, NULL), NULL);
     } else {
-        describe_network(session, stdout);
+        describe_network(session, options->program.verbose, stdout);
         print_steps(session, options);
     }
     (void)fflush(stdout);
@@ -394,7 +456,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     /* On a GPU the steps settle what the network takes. */
     const bool early = !status && session.plan.device == DEVICE_CPU && !options->program.json;
     if (early)
-        describe_network(&session, stdout);
+        describe_network(&session, options->program.verbose, stdout);
     (void)fflush(stdout);
     if (!status)
         tell_timing(&session);
@@ -407,7 +469,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     } else if (!status) {
         char training[32], evaluation[32];
         if (!early)
-            describe_network(&session, stdout);
+            describe_network(&session, options->program.verbose, stdout);
         if (options->program.verbose)
             describe_plans(&session, stdout);
         print_steps(&session, options);

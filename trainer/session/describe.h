@@ -8,9 +8,9 @@
 
 #include "trainer/session/session.h"
 
-/* Prints a table of layers, each with its output, parameters and GFLOP for one image, and then the table of
- * memory. */
-void describe_network(const Session *session, FILE *stream);
+/* Prints a table of layers, each with its output, parameters and MFLOP for one image, and then the table of
+ * memory. Unless whole, neighbours whose names begin alike, as layer1, are one row where there are many. */
+void describe_network(const Session *session, bool whole, FILE *stream);
 
 /* Prints how the backend computes each node for which it had a choice, of the largest training graph, or of
  * the evaluation graph if nothing is trained. */
