@@ -138,14 +138,18 @@ static void append(Line *line, const char *format, ...)
         line->length = sizeof line->text - 1;
 }
 
-/* Appends "1,234/60,000 images". */
-static void append_count(Line *line, const Snapshot *now, const char *unit)
+/* What numbers take on a terminal, where the line stands still while they grow: as many columns as the
+ * longest of usual runs, "12,345" images/s, "1.23 MiB"/s and "1:23:45" left, on a narrow one "12:34". */
+enum { RATE_COLUMNS = 6, BYTES_COLUMNS = 8, DURATION_COLUMNS = 7, SHORT_DURATION_COLUMNS = 5 };
+
+/* Appends "1,234/60,000 images"; padded: as wide as at the end. */
+static void append_count(Line *line, const Snapshot *now, const char *unit, bool padded)
 {
-    char number[32];
-    append(line, "%s", progress_format_count(number, sizeof number, now->done));
+    char done[32], total[32] = "";
     if (now->total)
-        append(line, "/%s", progress_format_count(number, sizeof number, now->total));
-    append(line, " %s", unit);
+        (void)progress_format_count(total, sizeof total, now->total);
+    append(line, "%*s", padded ? (int)strlen(total) : 0, progress_format_count(done, sizeof done, now->done));
+    append(line, "%s%s %s", now->total ? "/" : "", total, unit);
 }
 
 /* What a line shows, from everything to the least, for narrow terminals: 80 columns hold the time left and
@@ -153,38 +157,43 @@ static void append_count(Line *line, const Snapshot *now, const char *unit)
 typedef enum Detail { DETAIL_ALL, DETAIL_NO_BAR, DETAIL_NO_BYTES, DETAIL_LEAST } Detail;
 
 /* Appends ", 3,456 images/s, 120 MiB/s, 0:07 left, 1.2 GiB saved, 3 failed", as far as it is known. */
-static void append_rates(Line *line, const Snapshot *now, const char *unit, Detail detail)
+static void append_rates(Line *line, const Snapshot *now, const char *unit, Detail detail, bool padded)
 {
     char number[32];
+    const int rate_columns = padded ? RATE_COLUMNS : 0, bytes_columns = padded ? BYTES_COLUMNS : 0,
+              duration_columns = !padded                  ? 0
+                                 : detail < DETAIL_NO_BAR ? DURATION_COLUMNS
+                                                          : SHORT_DURATION_COLUMNS;
     if (now->seconds > 0 && now->done) {
         double rate = (double)now->done / now->seconds;
         if (rate < 9.995) /* three digits; above, whole numbers */
-            append(line, ", %.2f %s/s", rate, unit);
+            append(line, ", %*.2f %s/s", rate_columns, rate, unit);
         else
-            append(line, ", %s %s/s", progress_format_count(number, sizeof number, (uint64_t)llround(rate)),
-                   unit);
+            append(line, ", %*s %s/s", rate_columns,
+                   progress_format_count(number, sizeof number, (uint64_t)llround(rate)), unit);
         if (now->bytes && detail < DETAIL_NO_BYTES)
             append(
-                line, ", %s/s",
+                line, ", %*s/s", bytes_columns,
                 progress_format_bytes(number, sizeof number, (uint64_t)((double)now->bytes / now->seconds)));
     }
     if (now->seconds > 0 && now->part > 0 && now->part < 1)
-        append(line, ", %s left",
+        append(line, ", %*s left", duration_columns,
                progress_format_duration(number, sizeof number, now->seconds * (1 / now->part - 1)));
     if (now->saved_bytes > 0 && detail < DETAIL_LEAST)
-        append(line, ", %s saved", progress_format_bytes(number, sizeof number, (uint64_t)now->saved_bytes));
+        append(line, ", %*s saved", bytes_columns,
+               progress_format_bytes(number, sizeof number, (uint64_t)now->saved_bytes));
     if (now->failed)
         append(line, ", %s failed", progress_format_count(number, sizeof number, now->failed));
 }
 
-/* Appends " [=====>    ] 55 %"; without cells " 55 %". */
+/* Appends " [=====>    ]  55 %"; without cells "  55 %". */
 static void append_bar(Line *line, const Snapshot *now, unsigned cells)
 {
     unsigned full = (unsigned)(now->part * cells);
     append(line, cells ? " [" : "");
     for (unsigned i = 0; i < cells; i++)
         append(line, "%c", i < full ? '=' : i == full ? '>' : ' ');
-    append(line, "%s %u %%", cells ? "]" : "", (unsigned)(now->part * 100));
+    append(line, "%s %3u %%", cells ? "]" : "", (unsigned)(now->part * 100));
 }
 
 static size_t terminal_columns(FILE *stream)
@@ -208,10 +217,10 @@ static void fill_line(Line *line, const Progress *progress, const Snapshot *now,
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         line->length = begin;
         append(line, "%s ", progress->verb);
-        append_count(line, now, progress->unit);
+        append_count(line, now, progress->unit, true);
         if (now->part >= 0)
             append_bar(line, now, forms[i].cells);
-        append_rates(line, now, progress->unit, forms[i].detail);
+        append_rates(line, now, progress->unit, forms[i].detail, true);
         if (line->length - begin <= columns)
             return;
     }
@@ -228,10 +237,10 @@ static void draw(Progress *progress)
                   terminal_columns(progress->stream) - 1); /* the last column would wrap */
     } else {
         append(&line, "%s: ", progress->verb);
-        append_count(&line, &now, progress->unit);
+        append_count(&line, &now, progress->unit, false);
         if (!now.total && now.part >= 0)
             append(&line, ", %u %%", (unsigned)(now.part * 100));
-        append_rates(&line, &now, progress->unit, DETAIL_ALL);
+        append_rates(&line, &now, progress->unit, DETAIL_ALL, false);
         append(&line, "\n");
     }
     flockfile(progress->stream); /* progress_note may be between its clearing and its line */

@@ -5,10 +5,10 @@
  *   … from any thread: progress_add(&progress, 1, bytes, failed);
  *   progress_finish(&progress);
  *
- * On a terminal a bar is redrawn at most ten times a second; elsewhere a plain line appears every 10 seconds.
- * A total of 0 means unknown: no bar and no ETA, only count and rate, until progress_set_total or
- * progress_set_position is called. No colour is ever used, as NO_COLOR asks; TERM=dumb, or none, counts as no
- * terminal. */
+ * On a terminal a bar is redrawn at most ten times a second, its numbers in columns of fixed widths;
+ * elsewhere a plain line appears every 10 seconds. A total of 0 means unknown: no bar and no ETA, only count
+ * and rate, until progress_set_total or progress_set_position is called. No colour is ever used, as NO_COLOR
+ * asks; TERM=dumb, or none, counts as no terminal. */
 #ifndef FSHARD_COMMON_PROGRESS_H
 #define FSHARD_COMMON_PROGRESS_H
 

@@ -297,8 +297,8 @@ TEST(test_on_a_terminal_a_bar_is_redrawn_and_cleared)
     make_due(&progress);
     progress_add(&progress, 101, 0, 0);
     look(&terminal, text, sizeof text);
-    assert_string_equal(text,
-                        CLEAR "packing 110/200 images [===========>        ] 55 %, 11 images/s, 0:08 left");
+    assert_string_equal(text, CLEAR
+                        "packing 110/200 images [===========>        ]  55 %,     11 images/s,    0:08 left");
     progress_note(&progress, "%s: left out", "a.jpg");
     look(&terminal, text, sizeof text);
     assert_string_equal(text, CLEAR "a.jpg: left out\n");
@@ -308,7 +308,7 @@ TEST(test_on_a_terminal_a_bar_is_redrawn_and_cleared)
     make_due(&progress);
     progress_add(&progress, 90, 0, 0);
     look(&terminal, text, sizeof text);
-    assert_string_equal(text, CLEAR "packing 200/200 images [====================] 100 %, 20 images/s");
+    assert_string_equal(text, CLEAR "packing 200/200 images [====================] 100 %,     20 images/s");
     progress_finish(&progress);
     look(&terminal, text, sizeof text);
     assert_string_equal(text, CLEAR);
@@ -328,9 +328,9 @@ TEST(test_a_position_draws_a_bar)
     make_due(&progress);
     progress_add(&progress, 110, 0, 2);
     look(&terminal, text, sizeof text);
-    assert_string_equal(text,
-                        CLEAR "resizing 110 images [===========>        ] 55 %, 11 images/s, 0:08 left, "
-                              "1 MiB saved, 2 failed");
+    assert_string_equal(text, CLEAR
+                        "resizing 110 images [===========>        ]  55 %,     11 images/s,    0:08 left, "
+                        "   1 MiB saved, 2 failed");
     progress_finish(&progress);
     close_terminal(&terminal);
 }
@@ -346,7 +346,7 @@ TEST(test_a_bar_is_cut_to_the_width_of_the_terminal)
     make_due(&progress);
     progress_add(&progress, 100, 1 << 20, 1);
     look(&terminal, text, sizeof text);
-    assert_string_equal(text, CLEAR "packing 100/200 images 50 %, ");
+    assert_string_equal(text, CLEAR "packing 100/200 images  50 %,");
     assert_int_equal(strlen(text) - strlen(CLEAR), 29);
     close_terminal(&terminal);
 }
@@ -361,11 +361,11 @@ TEST(test_80_columns_hold_what_matters)
         const char *text;
     } cases[] = {
         {100, 200, UINT64_C(1) << 20, 0,
-         CLEAR "packing 100/200 files [==>  ] 50 %, 10 files/s, 102 KiB/s, 0:10 left, 3 failed"},
+         CLEAR "packing 100/200 files  50 %,     10 files/s,  102 KiB/s,  0:10 left, 3 failed"},
         {100000, 2000000, UINT64_C(1) << 40, 0,
-         CLEAR "packing 100,000/2,000,000 files 5 %, 10,000 files/s, 3:10 left, 3 failed"},
+         CLEAR "packing   100,000/2,000,000 files   5 %, 10,000 files/s,  3:10 left, 3 failed"},
         {100000, 2000000, UINT64_C(1) << 40, UINT64_C(1) << 39,
-         CLEAR "packing 100,000/2,000,000 files 5 %, 10,000 files/s, 3:10 left, 3 failed"},
+         CLEAR "packing   100,000/2,000,000 files   5 %, 10,000 files/s,  3:10 left, 3 failed"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Terminal terminal;
@@ -380,6 +380,33 @@ TEST(test_80_columns_hold_what_matters)
         assert_string_equal(text, cases[i].text);
         close_terminal(&terminal);
     }
+}
+
+/* Numbers grow, and the line does not move: its columns are those of the end. */
+TEST(test_a_bar_keeps_its_width_while_it_runs)
+{
+    static const struct {
+        uint64_t count, bytes;
+    } steps[] = {{7, 900},        {90, UINT64_C(3) << 20},    {900, 1},
+                 {2000, 1 << 30}, {30000, UINT64_C(1) << 36}, {27002, UINT64_C(1) << 37}};
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    Terminal terminal;
+    Progress progress;
+    char text[1024];
+    size_t width = 0;
+    open_terminal(&terminal, 120);
+    progress_start(&progress, terminal.stream, "packing", "images", 60000, false);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        make_due(&progress);
+        progress.start_seconds = progress_now_seconds() - 1;
+        progress_add(&progress, steps[i].count, steps[i].bytes, 0);
+        look(&terminal, text, sizeof text);
+        if (i && strlen(text) != width)
+            fail_msg("\"%s\" is %zu wide, not %zu", text + strlen(CLEAR), strlen(text), width);
+        width = strlen(text);
+    }
+    progress_finish(&progress);
+    close_terminal(&terminal);
 }
 
 TEST(test_a_dumb_terminal_gets_plain_lines)

@@ -129,10 +129,12 @@ TEST(test_a_terminal_gets_a_line_that_is_taken_away_again)
     console_line(&terminal.console, "done");
     close_terminal(&terminal, text, sizeof text);
     assert_string_equal(
-        text,
-        "\repoch 3 (4/10) step  50/156  Loss 2.25 Acc@1 33.25  lr 0.1  128 images/s  2:05 left  data 20 %, "
-        "compute 80 %"
-        "\033[K\r\033[Kdone\r\n");
+        text, "\repoch  3 ( 4/10) step  50/156  Loss   2.250 Acc@1  33.25  lr     0.1     128 images/s"
+              "     2:05 left  data  20 %\033[K\r\033[Kdone\r\n");
+    terminal = open_terminal(140);
+    console_progress(&terminal.console, &step);
+    close_terminal(&terminal, text, sizeof text);
+    assert_contains(text, " left  data  20 %, compute  80 %\033[K");
 }
 
 TEST(test_progress_is_cut_to_the_terminal)
@@ -141,12 +143,41 @@ TEST(test_progress_is_cut_to_the_terminal)
     Terminal terminal = open_terminal(30);
     console_progress(&terminal.console, &step);
     close_terminal(&terminal, text, sizeof text);
-    assert_string_equal(text, "\r4/10  50/156  Loss 2.25 Acc@1\033[K");
+    assert_string_equal(text, "\r4/10  50/156  Loss  2.25 Acc@\033[K");
     terminal = open_terminal(80); /* all numbers, fewer words */
     console_progress(&terminal.console, &step);
     close_terminal(&terminal, text, sizeof text);
-    assert_string_equal(text,
-                        "\r4/10  50/156  Loss 2.25 Acc@1 33.25  lr 0.1  128 images/s  2:05  data 20 %\033[K");
+    assert_string_equal(
+        text, "\r4/10  50/156  Loss  2.25 Acc@1 33.25  lr     0.1   128 img/s   2:05  data  20 %\033[K");
+}
+
+/* Numbers grow and shrink, and the line does not move. */
+TEST(test_progress_keeps_its_width)
+{
+    static const struct {
+        double loss, rate, images, remaining;
+        uint64_t epoch, step;
+    } states[] = {{2.3, 0.1, 9, 3000, 0, 0},
+                  {0.01234, 6.2e-5, 12345, 59, 8, 99},
+                  {12, 0.1, 100, 5, 9, 155},
+                  {0.5, 0, 1, 600, 2, 8}};
+    size_t width[2] = {0};
+    for (size_t i = 0; i < 2 * sizeof states / sizeof *states; i++) {
+        char text[1024];
+        Terminal terminal = open_terminal(i % 2 ? 80 : 140);
+        StepReport report = step;
+        report.mean.sums[0] = states[i / 2].loss * 128;
+        report.learning_rate = states[i / 2].rate;
+        report.images_per_second = states[i / 2].images;
+        report.remaining_seconds = states[i / 2].remaining;
+        report.epoch = states[i / 2].epoch;
+        report.step = states[i / 2].step;
+        console_progress(&terminal.console, &report);
+        close_terminal(&terminal, text, sizeof text);
+        if (i > 1 && strlen(text) != width[i % 2])
+            fail_msg("\"%s\" is %zu wide, not %zu", text + 1, strlen(text), width[i % 2]);
+        width[i % 2] = strlen(text);
+    }
 }
 
 TEST(test_progress_is_not_drawn_more_often_than_one_can_see)

@@ -151,34 +151,44 @@ static void draw(Console *console, const char *text)
     console->drawn = true;
 }
 
-/* Formats the progress line. Returns its length, which may be more than text has room for. brief: leaves out
- * words, for a narrow terminal. */
-static size_t format_progress(const StepReport *report, bool brief, char *text, size_t text_bytes)
+/* What the progress line shows: all; no share that another one tells; fewer words, for a narrow terminal. */
+typedef enum ProgressForm { FORM_ALL, FORM_DATA_ALONE, FORM_BRIEF } ProgressForm;
+
+/* Formats the progress line, whose numbers keep their columns while they change. Returns its length, which
+ * may be more than text has room for. */
+static size_t format_progress(const StepReport *report, ProgressForm form, char *text, size_t text_bytes)
 {
     static const Metric shown[] = {METRIC_LOSS, METRIC_TOP1, METRIC_PSNR};
+    const bool brief = form == FORM_BRIEF;
+    const int epoch_columns = brief ? 0 : digits_of(report->epochs);
     char remaining[32], place[40] = "";
     if (!brief)
-        (void)snprintf(place, sizeof place, "epoch %llu (", (unsigned long long)report->epoch);
+        (void)snprintf(place, sizeof place, "epoch %*llu (", epoch_columns,
+                       (unsigned long long)report->epoch);
     const double data_share = report->seconds_mean > 0 ? 100 * report->data_mean / report->seconds_mean : 0;
     size_t length = report->iterations
                         ? append(text, text_bytes, 0, brief ? "%*llu/%llu " : "iteration %*llu/%llu ",
                                  digits_of(report->iterations), (unsigned long long)report->iteration,
                                  (unsigned long long)report->iterations)
-                        : append(text, text_bytes, 0, "%s%llu/%llu%s%*llu/%llu ", place,
+                        : append(text, text_bytes, 0, "%s%*llu/%llu%s%*llu/%llu ", place, epoch_columns,
                                  (unsigned long long)report->epoch + 1, (unsigned long long)report->epochs,
                                  brief ? " " : ") step ", digits_of(report->steps),
                                  (unsigned long long)report->step + 1, (unsigned long long)report->steps);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         if (metrics_has(&report->mean, shown[i]))
-            length = append(text, text_bytes, length, shown[i] == METRIC_LOSS ? " %s %.4g" : " %s %.2f",
+            length = append(text, text_bytes, length,
+                            shown[i] != METRIC_LOSS ? (brief ? " %s %5.2f" : " %s %6.2f")
+                            : brief                 ? " %s %#5.3g"
+                                                    : " %s %#7.4g",
                             metric_titles[shown[i]], metrics_value(&report->mean, shown[i]));
     length =
         append(text, text_bytes, length,
-               brief ? "  lr %.2g  %.0f images/s  %s  data %.0f %%"
-                     : "  lr %.2g  %.0f images/s  %s left  data %.0f %%",
+               brief ? "  lr %7.2g  %4.0f img/s  %5s  data %3.0f %%"
+                     : "  lr %7.2g  %6.0f images/s  %7s left  data %3.0f %%",
                report->learning_rate, report->images_per_second,
                progress_format_duration(remaining, sizeof remaining, remaining_seconds(report)), data_share);
-    return brief ? length : append(text, text_bytes, length, ", compute %.0f %%", 100 - data_share);
+    return form == FORM_ALL ? append(text, text_bytes, length, ", compute %3.0f %%", 100 - data_share)
+                            : length;
 }
 
 void console_progress(Console *console, const StepReport *report)
@@ -186,8 +196,9 @@ void console_progress(Console *console, const StepReport *report)
     char text[512];
     if (!is_due(console))
         return;
-    if (format_progress(report, false, text, sizeof text) >= terminal_columns(console))
-        (void)format_progress(report, true, text, sizeof text);
+    for (ProgressForm form = FORM_ALL; form <= FORM_BRIEF; form++)
+        if (format_progress(report, form, text, sizeof text) < terminal_columns(console))
+            break;
     draw(console, text);
 }
 
@@ -196,7 +207,7 @@ void console_evaluating(Console *console, uint64_t step, uint64_t steps)
     if (!is_due(console))
         return;
     char text[80];
-    (void)snprintf(text, sizeof text, "evaluating %llu/%llu", (unsigned long long)step + 1,
+    (void)snprintf(text, sizeof text, "evaluating %*llu/%llu", digits_of(steps), (unsigned long long)step + 1,
                    (unsigned long long)steps);
     draw(console, text);
 }
