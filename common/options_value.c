@@ -167,7 +167,7 @@ static FshStatus store_real(const Option *option, const char *text, FshError *er
     double value = 0;
     const bool share = is_share(option);
     if (!(parse_real(text, &value) || (share && parse_percent(text, &value))) || !in_range(option, value)) {
-        char noun[64] = "a number";
+        char noun[96] = "a number";
         if (share && strchr(text, '%'))
             (void)snprintf(noun, sizeof noun, "a percentage from %.15g%% to %.15g%%, nor a number",
                            100 * option->minimum, 100 * option->maximum);
