@@ -4,13 +4,15 @@
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ASYNC_COPY_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ASYNC_COPY_CUH
 
+#include "trainer/backend/cuda/kernels/kernels_common.cuh"
+
 namespace fshard
 {
 
 /* Copies 16 bytes, both ends at a multiple of 16; writes zeros if from is NULL. */
 __device__ inline void copy_16(void *to, const void *from)
 {
-    const unsigned there = (unsigned)__cvta_generic_to_shared(to);
+    const unsigned there = shared_address(to);
     if (from)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(there), "l"(from) : "memory");
     else
@@ -35,7 +37,7 @@ __device__ inline void copy_8_or_zeros(unsigned to, const void *from, bool there
 /* Copies 4 bytes, both ends at a multiple of 4. */
 __device__ inline void copy_4(void *to, const void *from)
 {
-    const unsigned there = (unsigned)__cvta_generic_to_shared(to);
+    const unsigned there = shared_address(to);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(there), "l"(from) : "memory");
 }
 

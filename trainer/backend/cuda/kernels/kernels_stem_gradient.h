@@ -25,11 +25,13 @@ bool kernel_stem_gradient_fits(const StemGradient *stem);
 /* Returns the scratch bytes of kernel_stem_gradient. */
 uint64_t kernel_stem_gradient_scratch_bytes(void);
 /* Computes the gradient of the weight. It makes dx as kernel_norm_pool_backward does, bit for bit, and
- * multiplies it by the pixels; neither is in device memory. The same bits on any card but Hopper, and on any
- * of Hopper, whose matrix units add in another order. Returns cudaErrorNotSupported where it does not fit. */
+ * multiplies it by the pixels; neither is in device memory. Sums have one order on all cards but Hopper, and
+ * another on all of Hopper. Returns cudaErrorNotSupported where it does not fit. */
 cudaError_t kernel_stem_gradient(const StemGradient *stem, void *scratch, cudaStream_t stream);
-/* Computes it on any card as it is computed on others than Hopper: for tests. */
-cudaError_t kernel_stem_gradient_by_warps(const StemGradient *stem, void *scratch, cudaStream_t stream);
+/* Computes it on any card as others than Hopper do that have shared memory for so many stages, 1 or 2: for
+ * tests. */
+cudaError_t kernel_stem_gradient_by_warps(const StemGradient *stem, int stages, void *scratch,
+                                          cudaStream_t stream);
 
 #ifdef __cplusplus
 }

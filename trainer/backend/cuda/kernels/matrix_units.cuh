@@ -40,7 +40,7 @@ __device__ inline void load_matrices(unsigned (&two)[4], unsigned row)
 
 __device__ inline void load_matrices(unsigned (&two)[4], const void *row)
 {
-    load_matrices(two, (unsigned)__cvta_generic_to_shared(row));
+    load_matrices(two, shared_address(row));
 }
 
 /* Loads the same matrices transposed: of each, column `group` at rows 2 * quarter and the next one. */
@@ -54,7 +54,7 @@ __device__ inline void load_transposed(unsigned (&two)[4], unsigned row)
 
 __device__ inline void load_transposed(unsigned (&two)[4], const void *row)
 {
-    load_transposed(two, (unsigned)__cvta_generic_to_shared(row));
+    load_transposed(two, shared_address(row));
 }
 
 /* Loads two of them, of which lanes 0 to 15 name the rows. */

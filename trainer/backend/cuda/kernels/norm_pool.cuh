@@ -74,7 +74,7 @@ template <typename T> struct GradientColumns {
     }
 };
 
-/* Returns values where the index of their window is a place, and 0 elsewhere. */
+/* Returns values where the index of their window is `place`, and 0 elsewhere. */
 template <typename T>
 __device__ Raw<T, vector_width<T>> kept_at(unsigned place, const Raw<T, vector_width<T>> &values,
                                            const Raw<uint8_t, vector_width<T>> &index)
@@ -82,7 +82,8 @@ __device__ Raw<T, vector_width<T>> kept_at(unsigned place, const Raw<T, vector_w
     Raw<T, vector_width<T>> kept;
 #pragma unroll
     for (int word = 0; word < vector_width<T> / 4; word++) {
-        /* bytes are small, so the highest bit of one is set where it is the place, and none borrows */
+        /* Indices and places are below 128: 128 less what sets them apart has the highest bit only where they
+         * are equal, and no byte borrows. */
         const unsigned match = 0x80808080U - (index.words[word] ^ place * 0x01010101U);
         if constexpr (sizeof(T) == 2) {
             kept.words[2 * word] = values.words[2 * word] & signs_of<0x9988>(match);
@@ -141,12 +142,9 @@ template <typename T> struct Square {
     {
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            read_pixel(i, of, n, q, w, c);
-    }
-    __device__ void read_pixel(int i, const PoolGradient<T> &of, int n, int q, int w, int c)
-    {
-        if (of.in.has(2 * q + i / 2, 2 * w + i % 2))
-            x[i] = fetch_last<T, vector_width<T>>(of.x + of.in.element(n, 2 * q + i / 2, 2 * w + i % 2, c));
+            if (of.in.has(2 * q + i / 2, 2 * w + i % 2))
+                x[i] =
+                    fetch_last<T, vector_width<T>>(of.x + of.in.element(n, 2 * q + i / 2, 2 * w + i % 2, c));
     }
     /* Returns dx of pixel i, with the windows of rows q and q + 1. */
     template <int Kernel, int Padding>
@@ -158,7 +156,7 @@ template <typename T> struct Square {
         float values[width], sum[width];
 #pragma unroll
         for (int k = 0; k < width; k++)
-            sum[k] = -0.0F; /* the first value is it and that value, so that nothing is added */
+            sum[k] = -0.0F; /* and v is v, so that the first addition is none */
         line.template add<Kernel, Padding>(i / 2 + Padding, i % 2, sum);
         if constexpr (Padding > 0)
             below.template add<Kernel, Padding>(i / 2 + Padding - 2, i % 2, sum);

@@ -1,11 +1,9 @@
 /* stem_gradient.cu - see stem_gradient.cuh: its multipliers for any card, the sums of all blocks, and the
  * choice between them and those of stem_gradient_warpgroup.cu. */
 #include "trainer/backend/cuda/kernels/stem_gradient.cuh"
-#include "trainer/backend/cuda/kernels/warpgroup.cuh"
 
 using namespace fshard;
 using namespace fshard::stem_gradient;
-using fshard::window::image_of;
 
 namespace
 {
@@ -28,7 +26,8 @@ __device__ void multiply_tile(const Stage &from, int m, float (&sums)[rows_of<Pa
     /* matrices 0 to 3 of dx: pixels 0 and 0, 8 and 8, channels 0 and 8, 0 and 8; of the image: pixels 0 and
      * 8, 0 and 8, numbers 0 and 0, 8 and 8 */
     const uint4 *gradients = from.dx + (matrix / 2 * 8 + row) * eights + ((2 * m + matrix % 2) ^ row);
-    const uint2 *image = from.image + Parity * image_pitch + 2 * (matrix % 2 * 8 + row) + 2 * (matrix / 2);
+    const uint2 *image =
+        from.image.pixels + Parity * image_pitch + 2 * (matrix % 2 * 8 + row) + 2 * (matrix / 2);
     unsigned numbers[ring][2][4];
 #pragma unroll
     for (int k = 0; k < rows - 1; k++, image += 2 * image_pitch) {
@@ -53,7 +52,7 @@ __device__ void multiply_tile(const Stage &from, int m, float (&sums)[rows_of<Pa
 }
 
 template <typename T> struct WarpMultiplier {
-    static constexpr int threads = 256;
+    static constexpr int multipliers = 256;
     template <int Parity> __device__ static void multiply_rows(const Job<T> &job, int m, const Stage *stages)
     {
         float sums[rows_of<Parity>][4][4] = {};
@@ -106,19 +105,13 @@ __global__ void __launch_bounds__(block_threads)
     filter[((int64_t)blockIdx.x * kernel + tap) * pitch + channel] = (T)total;
 }
 
-/* Returns how many windows of such a kernel an axis has. */
-constexpr int64_t windows_of(int64_t size, int64_t width, int64_t around)
-{
-    return (size + 2 * around - width) / 2 + 1;
-}
-
 bool fits(const StemGradient *stem)
 {
     const DeviceTensor *pixels = stem->pixels, *x = stem->norm.x, *g = stem->g, *index = stem->index,
                        *filter = stem->filter;
     for (int axis = 1; axis < 3; axis++)
-        if (x->shape[axis] != windows_of(pixels->shape[axis], kernel, padding) ||
-            g->shape[axis] != windows_of(x->shape[axis], 3, 1) || index->shape[axis] != g->shape[axis] ||
+        if (!is_result_of(pixels->shape[axis], x->shape[axis]) ||
+            g->shape[axis] != (x->shape[axis] - 1) / 2 + 1 || index->shape[axis] != g->shape[axis] ||
             filter->shape[axis] != kernel)
             return false;
     return pixels->element == ELEMENT_U8 && pixels->shape[3] <= pixel_channels &&
@@ -133,41 +126,33 @@ bool fits(const StemGradient *stem)
                     stem->dbias});
 }
 
+/* stages: of products of warps; 0: products of warp groups. */
 template <typename T>
-cudaError_t run(const StemGradient *stem, bool by_groups, void *scratch, cudaStream_t stream)
+cudaError_t run_as(const StemGradient *stem, int stages, void *scratch, cudaStream_t stream)
 {
     const DeviceTensor *x = stem->norm.x;
-    const int64_t rows = (x->shape[1] + tile - 1) / tile, columns = (x->shape[2] + tile - 1) / tile;
-    const int64_t tiles = x->shape[0] * rows * columns;
-    if (tiles > INT32_MAX / 2)
+    const Tiles tiles = tiles_of(x);
+    if (tiles.count == 0)
         return cudaErrorNotSupported;
-    const int blocks = (int)(tiles < multiprocessors ? tiles : multiprocessors);
+    const int blocks = tiles.count < multiprocessors ? tiles.count : multiprocessors;
     const Job<T> job = {pool_gradient<T>(stem->g, stem->index, &stem->norm, stem->dweight, stem->dbias),
-                        data_of<const uint8_t>(stem->pixels),
-                        stem->pixels->rows * stem->pixels->pitch,
-                        image_of(stem->pixels),
-                        (int)(stem->pixels->shape[2] * stem->pixels->pitch),
-                        channel_constants(stem->mean, stem->deviation, stem->pixels->shape[3]),
-                        static_cast<float *>(scratch),
-                        (int)tiles,
-                        (int)rows,
-                        (int)columns,
-                        0};
-    const cudaError_t code =
-        by_groups ? launch_warpgroup(job, blocks, stream) : launch<T, WarpMultiplier<T>>(job, blocks, stream);
+                        pixels_of(stem->pixels, stem->mean, stem->deviation), static_cast<float *>(scratch),
+                        tiles, 0};
+    const cudaError_t code = stages == 0 ? launch_warpgroup(job, blocks, stream)
+                                         : launch<T, WarpMultiplier<T>>(job, stages, blocks, stream);
     if (code != cudaSuccess)
         return code;
     join_kernel<T><<<channels * kernel, block_threads, 0, stream>>>(
-        job.partial, blocks, job.image.channels, (int)stem->filter->pitch, data_of<T>(stem->filter));
+        job.partial, blocks, job.pixels.image.channels, (int)stem->filter->pitch, data_of<T>(stem->filter));
     return cudaGetLastError();
 }
 
-cudaError_t run(const StemGradient *stem, bool by_groups, void *scratch, cudaStream_t stream)
+cudaError_t run(const StemGradient *stem, int stages, void *scratch, cudaStream_t stream)
 {
     if (!fits(stem))
         return cudaErrorNotSupported;
-    return stem->norm.x->element == ELEMENT_F16 ? run<__half>(stem, by_groups, scratch, stream)
-                                                : run<__nv_bfloat16>(stem, by_groups, scratch, stream);
+    return stem->norm.x->element == ELEMENT_F16 ? run_as<__half>(stem, stages, scratch, stream)
+                                                : run_as<__nv_bfloat16>(stem, stages, scratch, stream);
 }
 
 } // namespace
@@ -184,11 +169,11 @@ extern "C" bool kernel_stem_gradient_fits(const StemGradient *stem)
 
 extern "C" cudaError_t kernel_stem_gradient(const StemGradient *stem, void *scratch, cudaStream_t stream)
 {
-    return run(stem, runs_hopper_code(), scratch, stream);
+    return run(stem, has_warpgroups() ? 0 : stages_that_fit(), scratch, stream);
 }
 
-extern "C" cudaError_t kernel_stem_gradient_by_warps(const StemGradient *stem, void *scratch,
+extern "C" cudaError_t kernel_stem_gradient_by_warps(const StemGradient *stem, int stages, void *scratch,
                                                      cudaStream_t stream)
 {
-    return run(stem, false, scratch, stream);
+    return run(stem, stages, scratch, stream);
 }

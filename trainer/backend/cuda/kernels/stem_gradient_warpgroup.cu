@@ -16,13 +16,12 @@ namespace
 constexpr int window_bytes = 2 * sizeof(uint2), image_row_bytes = image_pitch * sizeof(uint2);
 constexpr int piece = 16; /* bytes that a descriptor counts by */
 
-/* Describes a row of windows: [windows][numbers], in blocks of 8 x 8; those of the next windows are 8 windows
- * further, those of the next numbers one. */
-__device__ uint64_t windows_descriptor(const uint2 *image)
-{
-    constexpr uint64_t next_windows = 8 * window_bytes / piece, next_numbers = 8 * sizeof(uint16_t) / piece;
-    return (shared_address(image) & 0x3FFFF) / piece | next_windows << 16 | next_numbers << 32;
-}
+/* Of a processor's 65,536 registers; sums are 112 of a multiplier. */
+constexpr int multiplier_registers = 168, maker_registers = 136, imager_registers = 72;
+static_assert(group_threads * multiplier_registers + Roles<group_threads>::makers * maker_registers +
+                      imager_threads * imager_registers <=
+                  65536,
+              "registers");
 
 /* Keeps the registers of an operand until here. */
 __device__ void keep(unsigned (&operand)[4])
@@ -33,13 +32,13 @@ __device__ void keep(unsigned (&operand)[4])
 }
 
 template <typename T> struct GroupMultiplier {
-    static constexpr int threads = group_threads;
+    static constexpr int multipliers = group_threads;
     __device__ static void multiply_tile(const Stage &from, float (&sums)[kernel][4][4])
     {
         const int lane = (int)threadIdx.x % 32, matrix = lane / 8, row = lane % 8, m = (int)threadIdx.x / 32;
         /* matrices 0 to 3: pixels 0 and 0, 8 and 8, channels 0 and 8, 0 and 8 */
         const uint4 *gradients = from.dx + (matrix / 2 * 8 + row) * eights + ((2 * m + matrix % 2) ^ row);
-        const uint64_t image = windows_descriptor(from.image);
+        const uint64_t image = blocks_descriptor(from.image.pixels, 8 * window_bytes, 8 * (int)sizeof(T));
         unsigned dx[2][4] = {};
 #pragma unroll 1
         for (int line = 0; line < tile; line += 2)
@@ -74,28 +73,32 @@ template <typename T> struct GroupMultiplier {
     {
         shared_memory_written();
     }
-    /* Sums are 112 registers. */
     template <Role role> __device__ static void in_role()
     {
         if constexpr (role == MULTIPLIERS)
-            registers_take<168>();
+            registers_take<multiplier_registers>();
         if constexpr (role == MAKERS)
-            registers_take<136>();
+            registers_take<maker_registers>();
         if constexpr (role == IMAGERS)
-            registers_give<72>();
+            registers_give<imager_registers>();
     }
 };
 
 } // namespace
 
+bool has_warpgroups()
+{
+    return runs_hopper_code();
+}
+
 cudaError_t launch_warpgroup(const Job<__half> &job, int blocks, cudaStream_t stream)
 {
-    return launch<__half, GroupMultiplier<__half>>(job, blocks, stream);
+    return launch<__half, GroupMultiplier<__half>>(job, stages_that_fit(), blocks, stream);
 }
 
 cudaError_t launch_warpgroup(const Job<__nv_bfloat16> &job, int blocks, cudaStream_t stream)
 {
-    return launch<__nv_bfloat16, GroupMultiplier<__nv_bfloat16>>(job, blocks, stream);
+    return launch<__nv_bfloat16, GroupMultiplier<__nv_bfloat16>>(job, stages_that_fit(), blocks, stream);
 }
 
 } // namespace stem_gradient

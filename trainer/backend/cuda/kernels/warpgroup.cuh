@@ -48,8 +48,17 @@ template <typename T> __device__ T *vector_of(T *rows, int row, int vector)
 __device__ inline uint64_t rows_descriptor(const void *rows, int eight_rows = 1024, int columns_64 = 16)
 {
     constexpr uint64_t swizzle_128 = 1;
-    return ((uint64_t)__cvta_generic_to_shared(rows) & 0x3FFFF) >> 4 | (uint64_t)(columns_64 >> 4) << 16 |
+    return (shared_address(rows) & 0x3FFFF) >> 4 | (uint64_t)(columns_64 >> 4) << 16 |
            (uint64_t)(eight_rows >> 4) << 32 | swizzle_128 << 62;
+}
+
+/* Describes a matrix in blocks of 8 x 8 without an exchange, each 128 bytes in a row, at a multiple of 16
+ * bytes: bytes from each block to the next along the products' sums, and along the result. Blocks may
+ * overlap. */
+__device__ inline uint64_t blocks_descriptor(const void *blocks, int along_sums, int along_result)
+{
+    return (shared_address(blocks) & 0x3FFFF) >> 4 | (uint64_t)(along_sums >> 4) << 16 |
+           (uint64_t)(along_result >> 4) << 32;
 }
 
 /* Returns the descriptor of a matrix that begins so many times 16 bytes further on: an addition of 32 bits,

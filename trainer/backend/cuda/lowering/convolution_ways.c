@@ -6,6 +6,7 @@
 #include "trainer/backend/cuda/lowering/implicit_step.h"
 #include "trainer/backend/cuda/lowering/lowering.h"
 #include "trainer/backend/cuda/lowering/patch_step.h"
+#include "trainer/backend/cuda/lowering/stem_step.h"
 
 /* Returns how x lies once it is normalised. */
 static DeviceTensor image_of(const DeviceTensor *x, const DeviceTensor *y)
@@ -228,6 +229,30 @@ static void try_implicit(CudaBackend *backend, Step *step, ConvolutionPlan *plan
                    theirs);
 }
 
+/* ---- or our own kernel for stems of bytes ---- */
+
+/* Takes our own kernel where it takes less time than cuDNN's plan with the pass that folds images for that,
+ * or where plans are not timed. */
+static void try_stem(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
+{
+    const double alone = cudnn_milliseconds(step, plan),
+                 theirs = alone > 0 ? alone + milliseconds_of_pass(&plan->convolution.x, false) : 0;
+    double own = 0;
+    FshError ignored = {0};
+    if (plan->way != WAY_FOLDED || !stem_step_fits(step) ||
+        (theirs > 0 && (stem_step_milliseconds(backend, step, cudnn_plan_text(plan->cudnn), &own, &ignored) ||
+                        own >= theirs)))
+        return;
+    plan->way = WAY_STEM;
+    plan->fused = plan->own_image = plan->own_weight = false;
+    want_scratch(step, stem_step_scratch_bytes(step));
+    if (own > 0)
+        (void)snprintf(step->told, sizeof step->told, "own kernel for stems, %.3f ms; folded, cuDNN %.3f ms",
+                       own, theirs);
+    else
+        (void)snprintf(step->told, sizeof step->told, "own kernel for stems");
+}
+
 /* ---- or a product, of 1 x 1 ---- */
 
 /* So many of cuBLASLt's ways are tried: the later ones are seldom the fastest, and a network has a hundred
@@ -273,10 +298,13 @@ FshStatus convolution_choose_way(CudaBackend *backend, Step *step, ConvolutionPl
         return status;
     if (plan->may_cut)
         try_patches(backend, step, plan);
-    want_scratch(step, convolution_own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
     tell_cudnn(step, plan);
     try_direct(backend, step, plan);
     try_implicit(backend, step, plan);
+    try_stem(backend, step, plan);
     try_matmul(backend, step, plan);
+    if (plan->way == WAY_CUDNN || plan->way == WAY_FOLDED || plan->way == WAY_PATCHES ||
+        plan->way == WAY_JOINED)
+        want_scratch(step, convolution_own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
     return FSH_OK;
 }

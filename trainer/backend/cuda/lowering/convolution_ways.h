@@ -19,6 +19,7 @@ typedef enum ConvolutionWay {
     WAY_DEPTHWISE, /* own kernels */
     WAY_DIRECT,    /* own kernels for few channels */
     WAY_IMPLICIT,  /* own kernels for 3 x 3 */
+    WAY_STEM,      /* own kernel for stems of bytes */
     WAY_MATMUL,    /* cuBLASLt, of 1 x 1 */
 } ConvolutionWay;
 

@@ -9,6 +9,7 @@
 #include "trainer/backend/cuda/lowering/group_step.h"
 #include "trainer/backend/cuda/lowering/implicit_step.h"
 #include "trainer/backend/cuda/lowering/patch_step.h"
+#include "trainer/backend/cuda/lowering/stem_step.h"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
@@ -102,14 +103,15 @@ typedef struct Passes {
 } Passes;
 
 /* Returns the passes that are left. Kernels for depthwise convolutions add the bias and make its gradient;
- * those for few channels add the bias, activate and make the sums; those for 3 x 3 make the sums. */
+ * those for few channels add the bias, activate and make the sums; those for 3 x 3 and for stems make the
+ * sums. */
 static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
 {
     const bool forward = step->node->op == OP_CONV2D, depthwise = plan->way == WAY_DEPTHWISE;
     const bool direct = plan->way == WAY_DIRECT;
     const bool added = plan->fused && epilogue_adds_bias(&plan->possible);
-    const bool makes_sums =
-        direct || plan->way == WAY_IMPLICIT || (plan->fused && plan->possible.kind == EPILOGUE_SUMS);
+    const bool makes_sums = direct || plan->way == WAY_IMPLICIT || plan->way == WAY_STEM ||
+                            (plan->fused && plan->possible.kind == EPILOGUE_SUMS);
     return (Passes){.bias = forward && maybe_in(step, CONV_BIAS) && !depthwise && !direct && !added,
                     .relu = forward && step->node->as.conv.relu && depthwise,
                     .sums = forward && maybe_out(step, CONV_SUMS) && !makes_sums,
@@ -120,7 +122,7 @@ static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
 static const char *const way_names[] = {
     [WAY_CUDNN] = "cudnn",         [WAY_FOLDED] = "folded-cudnn", [WAY_PATCHES] = "patches-cudnn",
     [WAY_JOINED] = "joined-cudnn", [WAY_DEPTHWISE] = "depthwise", [WAY_DIRECT] = "direct",
-    [WAY_IMPLICIT] = "implicit",   [WAY_MATMUL] = "cublaslt"};
+    [WAY_IMPLICIT] = "implicit",   [WAY_STEM] = "stem",           [WAY_MATMUL] = "cublaslt"};
 static const char *const fused_names[] = {[EPILOGUE_NONE] = "",
                                           [EPILOGUE_SUMS] = "+sums",
                                           [EPILOGUE_BIAS] = "+bias",
@@ -284,7 +286,7 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
     ConvolutionPlan *plan = step->plan;
     void *addresses[CONVOLUTION_ADDRESSES];
     if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT || plan->way == WAY_IMPLICIT ||
-        plan->way == WAY_MATMUL)
+        plan->way == WAY_STEM || plan->way == WAY_MATMUL)
         return FSH_OK;
     convolution_place_own(plan, step->scratch);
     cudnn_convolution_addresses(&plan->convolution, plan->fused ? &plan->possible : &epilogue_none,
@@ -372,6 +374,7 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
                        : plan->way == WAY_DIRECT
                            ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
                        : plan->way == WAY_IMPLICIT ? implicit_step_run(step, step->scratch, stream, error)
+                       : plan->way == WAY_STEM     ? stem_step_run(step, step->scratch, stream, error)
                        : plan->way == WAY_MATMUL   ? run_product(step, plan, stream, error)
                                                    : run_cudnn(step, plan, stream, error);
     if (!status && left.bias)
