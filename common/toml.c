@@ -118,6 +118,8 @@ static FshStatus read_word(TomlLine *line, json_t **value_ret, FshError *error)
         if (*end == '\0' && isfinite(number))
             *value_ret = json_real(number);
     }
+    if (!*value_ret && length > 1 && word[length - 1] == '%')
+        return refuse(line, error, "a percentage goes in quotes: \"10%\"");
     return *value_ret ? FSH_OK
                       : refuse(line, error, "the value is neither \"text\" nor a number, true or false");
 }

@@ -196,6 +196,8 @@ TEST_IN_FOLDER(test_what_is_wrong_is_told_by_line, folder)
         {"model = \"a\\x\"\n", "values:1: after a backslash"},
         {"size = 1979-05-27\n", "values:1: the value is neither"},
         {"learning-rate = nan\n", "values:1: the value is neither"},
+        {"learning-rate = 10%\n", "values:1: a percentage goes in quotes"},
+        {"learning-rate = %\n", "values:1: the value is neither"},
         {"size = _4\n", "values:1: the value is neither"},
         {"= 4\n", "values:1: expected: name = value"},
         {"{\"size\": 4,}", "values:1: "},

@@ -80,7 +80,9 @@ TEST_IN_FOLDER(test_samples_that_repeat_others_of_their_split_are_counted, folde
     json_t *json = json_of(result.out);
     const json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
     assert_true(json_is_true(json_object_get(dataset, "ok")));
-    assert_int_equal(json_array_size(json_object_get(dataset, "remarks")), 1);
+    const json_t *remarks = json_object_get(dataset, "remarks");
+    assert_int_equal(json_array_size(remarks), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(remarks, 0), "kind")), "remark");
     json_decref(json);
     run_result_free(&result);
     result = run_expecting(0, "fverify", "--no-overlap", packed, NULL);

@@ -4,6 +4,7 @@
 #include "common/json_text.h"
 #include "tools/verify/verify_report.h"
 
+/* A remark's status is FSH_OK, which has no name of a kind. */
 static json_t *problems_to_json(const VerifyProblem *problems, size_t count)
 {
     json_t *array = json_array();
@@ -14,7 +15,8 @@ static json_t *problems_to_json(const VerifyProblem *problems, size_t count)
             array, json_pack("{s:o, s:o, s:o, s:o, s:o, s:s}", "file", json_text(problem->file), "record",
                              problem->record >= 0 ? json_integer((json_int_t)problem->record) : json_null(),
                              "key", json_text(problem->key), "source", json_text(problem->source), "reason",
-                             json_text(problem->reason), "kind", fsh_strerror(problem->status)));
+                             json_text(problem->reason), "kind",
+                             problem->status ? fsh_strerror(problem->status) : "remark"));
     }
     if (failed) {
         json_decref(array);

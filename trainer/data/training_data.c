@@ -25,12 +25,19 @@ static const char *split_names(const FshManifest *manifest, char *buffer, size_t
     return buffer;
 }
 
-/* Checks that there are enough classes, unless labels stand beside the dataset: two to train, one to evaluate
- * weights that know more classes. Checks that the statistics tell 1 or 3 channels, unless the images
- * themselves are looked at. */
+/* Checks that the statistics tell 1 or 3 channels, unless the images themselves are looked at: those of
+ * others do not. Checks that there are enough classes, unless labels stand beside the dataset: two to train,
+ * one to evaluate weights that know more classes. */
 static FshStatus check_classes(const FshManifest *manifest, const char *path, bool trains, bool labelled,
                                FshError *error)
 {
+    if (manifest->statistics.channels != 1 && manifest->statistics.channels != 3 &&
+        !fsh_container_has(manifest->container, FSH_HAS_FILES)) /* whose images are looked at */
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: has no mean and deviation; give the folder that fpack made, with its %s (tars and LMDBs "
+            "of others: fpack them first)",
+            path, FSH_MANIFEST_NAME);
     if (!labelled && manifest->class_count < (trains ? 2 : 1)) {
         const char *small =
             manifest->class_count ? fsh_split_in_small_letters(manifest->class_names[0]) : NULL;
@@ -43,13 +50,6 @@ static FshStatus check_classes(const FshManifest *manifest, const char *path, bo
             "%s: has %zu class; a classifier needs at least two class folders, or --labels%s", path,
             manifest->class_count, hint);
     }
-    if (manifest->statistics.channels != 1 && manifest->statistics.channels != 3 &&
-        !fsh_container_has(manifest->container, FSH_HAS_FILES)) /* whose images are looked at */
-        return fsh_error_set(
-            error, FSH_ERR_MISMATCH,
-            "%s: has no mean and deviation; give the folder that fpack made, with its %s (tars and LMDBs "
-            "of others: fpack them first)",
-            path, FSH_MANIFEST_NAME);
     return FSH_OK;
 }
 

@@ -234,19 +234,19 @@ static size_t stage_end(const Graph *graph, size_t first, size_t count, int dept
     return end;
 }
 
-/* Returns by how many parts of their names layers are summed up in a table of a few rows; 0: there are no
- * more layers than that. */
+/* Returns by how many parts of their names layers are summed up in a table of a few rows; 0: there are few
+ * layers, and each has its row. */
 static int stage_depth(const Graph *graph, size_t count)
 {
-    enum { ROWS_MAX = 12, DEPTH_MAX = 4 };
-    for (int depth = count > ROWS_MAX ? DEPTH_MAX : 0; depth > 1; depth--) {
+    enum { LAYERS_MAX = 30, ROWS_MAX = 12, DEPTH_MAX = 4 };
+    for (int depth = count > LAYERS_MAX ? DEPTH_MAX : 0; depth > 1; depth--) {
         size_t rows = 0;
         for (size_t first = 0; first < count; first = stage_end(graph, first, count, depth))
             rows++;
         if (rows <= ROWS_MAX)
             return depth;
     }
-    return count > ROWS_MAX;
+    return count > LAYERS_MAX;
 }
 
 /* Prints a row for the nodes from first to before end, of which depth parts of the names are the same. */
