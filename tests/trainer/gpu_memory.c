@@ -64,3 +64,9 @@ uint16_t narrow_bits(ElementType element, float value)
     const uint32_t exponent = (wide >> 23 & 255) - 127 + 15;
     return (uint16_t)((wide >> 16 & 0x8000) | exponent << 10 | (wide >> 13 & 1023));
 }
+
+DeviceTensor gpu_image_of(ElementType element, int64_t n, int64_t h, int64_t w, int64_t channels)
+{
+    return (DeviceTensor){
+        .element = element, .rank = 4, .shape = {n, h, w, channels}, .pitch = channels, .rows = n * h * w};
+}

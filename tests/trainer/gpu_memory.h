@@ -12,6 +12,8 @@ void gpu_check(cudaError_t code);
 void *gpu_copy_of(const void *values, size_t bytes);
 /* Returns memory on the GPU in which every 16 bits are value; cudaFree frees it. */
 void *gpu_filled(size_t count, uint16_t value);
+/* Returns an image [n, h, w, channels] without padding, whose data are NULL. */
+DeviceTensor gpu_image_of(ElementType element, int64_t n, int64_t h, int64_t w, int64_t channels);
 /* Returns a copy of the GPU's memory; the caller frees it. */
 void *gpu_read(const void *memory, size_t bytes);
 /* Returns the number that the bits of a bf16 or f16 are; of f16, infinity too is NaN. */

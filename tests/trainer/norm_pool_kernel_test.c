@@ -35,13 +35,6 @@ static size_t bytes_of(const DeviceTensor *tensor)
     return (size_t)device_tensor_stored(tensor) * each;
 }
 
-/* Returns an image without memory. */
-static DeviceTensor image_of(ElementType element, int64_t n, int64_t h, int64_t w, int64_t channels)
-{
-    return (DeviceTensor){
-        .element = element, .rank = 4, .shape = {n, h, w, channels}, .pitch = channels, .rows = n * h * w};
-}
-
 /* Gives the tensor memory with a guard behind it: of the values, or, where there are none, filled like it. */
 static void place(DeviceTensor *tensor, const float *values)
 {
@@ -119,9 +112,9 @@ static void make_operands(const Case *c, Operands *o)
     const int lost = c->kernel == 3 ? 0 : 1;
     const int64_t out_height = (c->height - lost - 1) / 2 + 1, out_width = (c->width - lost - 1) / 2 + 1;
     random_start(&random, (uint64_t)c->height * 1000 + (uint64_t)c->width, (uint64_t)c->channels);
-    o->x = o->dx = image_of(c->element, c->images, c->height, c->width, c->channels);
-    o->y = o->extreme = o->g = image_of(c->element, c->images, out_height, out_width, c->channels);
-    o->index = image_of(ELEMENT_U8, c->images, out_height, out_width, c->channels);
+    o->x = o->dx = gpu_image_of(c->element, c->images, c->height, c->width, c->channels);
+    o->y = o->extreme = o->g = gpu_image_of(c->element, c->images, out_height, out_width, c->channels);
+    o->index = gpu_image_of(ELEMENT_U8, c->images, out_height, out_width, c->channels);
     o->x_values = numbers_for(&o->x, &random);
     o->g_values = numbers_for(&o->g, &random);
     place(&o->x, o->x_values);
@@ -332,7 +325,7 @@ TEST(test_statistics_of_sums)
     float sums[2 * CHANNELS], running[2][CHANNELS], bias[CHANNELS];
     const DeviceTensor vector = {
         .element = ELEMENT_F32, .rank = 1, .shape = {CHANNELS}, .pitch = CHANNELS, .rows = 1};
-    DeviceTensor x = image_of(ELEMENT_F16, 1, 5, 10, CHANNELS), mean = vector, inverse = vector,
+    DeviceTensor x = gpu_image_of(ELEMENT_F16, 1, 5, 10, CHANNELS), mean = vector, inverse = vector,
                  of_running[2] = {vector, vector}, of_bias = vector, of_sums = vector;
     of_sums.rank = 2;
     of_sums.shape[0] = of_sums.rows = 2;

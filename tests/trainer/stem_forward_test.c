@@ -30,19 +30,13 @@ typedef struct Operands {
 /* (byte - mean) / deviation is a number that both types have. */
 static const float mean[4] = {128, 96, 160, 112}, deviation[4] = {64, 32, 64, 128};
 
-static DeviceTensor image_of(ElementType element, int64_t n, int64_t h, int64_t w, int64_t channels)
-{
-    return (DeviceTensor){
-        .element = element, .rank = 4, .shape = {n, h, w, channels}, .pitch = channels, .rows = n * h * w};
-}
-
 static void make_operands(const Case *c, Operands *o)
 {
     Random random;
     random_start(&random, (uint64_t)c->height * 1000 + (uint64_t)c->width, (uint64_t)c->channels);
-    o->pixels = image_of(ELEMENT_U8, c->images, c->height, c->width, c->channels);
-    o->y = image_of(c->element, c->images, (c->height - 1) / 2 + 1, (c->width - 1) / 2 + 1, CHANNELS);
-    o->weight = image_of(c->element, CHANNELS, KERNEL, KERNEL, c->channels);
+    o->pixels = gpu_image_of(ELEMENT_U8, c->images, c->height, c->width, c->channels);
+    o->y = gpu_image_of(c->element, c->images, (c->height - 1) / 2 + 1, (c->width - 1) / 2 + 1, CHANNELS);
+    o->weight = gpu_image_of(c->element, CHANNELS, KERNEL, KERNEL, c->channels);
     o->weight.pitch = padded_channels(c->channels);
     o->weight.is_filter = true;
     o->sums = (DeviceTensor){

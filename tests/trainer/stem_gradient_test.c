@@ -32,12 +32,6 @@ typedef struct Operands {
 /* (byte - mean) / deviation is a number that both types have. */
 static const float mean[4] = {128, 96, 160, 112}, deviation[4] = {64, 32, 64, 128};
 
-static DeviceTensor image_of(ElementType element, int64_t n, int64_t h, int64_t w, int64_t channels)
-{
-    return (DeviceTensor){
-        .element = element, .rank = 4, .shape = {n, h, w, channels}, .pitch = channels, .rows = n * h * w};
-}
-
 static void fill_narrow(DeviceTensor *tensor, Random *random)
 {
     const size_t count = (size_t)device_tensor_stored(tensor);
@@ -95,11 +89,11 @@ static void make_operands(const Case *c, Operands *o)
     const int64_t height = (c->height - 1) / 2 + 1, width = (c->width - 1) / 2 + 1;
     const int64_t out_height = (height - 1) / 2 + 1, out_width = (width - 1) / 2 + 1;
     random_start(&random, (uint64_t)c->height * 1000 + (uint64_t)c->width, (uint64_t)c->channels);
-    o->pixels = image_of(ELEMENT_U8, c->images, c->height, c->width, c->channels);
-    o->x = o->dx = image_of(c->element, c->images, height, width, CHANNELS);
-    o->g = image_of(c->element, c->images, out_height, out_width, CHANNELS);
-    o->index = image_of(ELEMENT_U8, c->images, out_height, out_width, CHANNELS);
-    o->filter = image_of(c->element, CHANNELS, KERNEL, KERNEL, c->channels);
+    o->pixels = gpu_image_of(ELEMENT_U8, c->images, c->height, c->width, c->channels);
+    o->x = o->dx = gpu_image_of(c->element, c->images, height, width, CHANNELS);
+    o->g = gpu_image_of(c->element, c->images, out_height, out_width, CHANNELS);
+    o->index = gpu_image_of(ELEMENT_U8, c->images, out_height, out_width, CHANNELS);
+    o->filter = gpu_image_of(c->element, CHANNELS, KERNEL, KERNEL, c->channels);
     o->filter.pitch = padded_channels(c->channels);
     o->filter.is_filter = true;
     fill_narrow(&o->x, &random);
