@@ -1,5 +1,5 @@
 /* channel_constants.cuh - how bytes of pixels become numbers: byte * scale + shift of the channel. For
- * elementwise.cu, stem.cu and stem_gradient.cu, which make the same bits of the same byte. */
+ * elementwise.cu, stem.cu and stem_image.cuh, which make the same bits of the same byte. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_CHANNEL_CONSTANTS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_CHANNEL_CONSTANTS_CUH
 

@@ -23,7 +23,8 @@ typedef struct Stem {
 bool kernel_stem_fits(const Stem *stem);
 /* Returns the bytes of scratch that kernel_stem wants for the sums. */
 uint64_t kernel_stem_scratch_bytes(void);
-/* Computes y, and the sums: in float32, in an order that shapes alone decide. Returns cudaErrorNotSupported
+/* Computes y, and the sums of it as written: of blocks in float32, of all in float64, in an order that shapes
+ * alone decide. Returns cudaErrorNotSupported
  * where it does not fit. */
 cudaError_t kernel_stem(const Stem *stem, void *scratch, cudaStream_t stream);
 

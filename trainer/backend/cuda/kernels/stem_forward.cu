@@ -26,12 +26,11 @@ namespace
 
 constexpr int groups = 2, multipliers = groups * group_threads, imagers = 256,
               threads = multipliers + imagers;
-/* Of a processor's 65,536 registers. */
 constexpr int multiplier_registers = 168, imager_registers = 88;
-static_assert(multipliers * multiplier_registers + imagers * imager_registers <= 65536, "registers");
+static_assert(multipliers * multiplier_registers + imagers * imager_registers <= registers_of_block(threads),
+              "what the launch gives a block");
 constexpr int warps = multipliers / 32, quads = tile / 4; /* quads: four rows of a tile */
 constexpr int steps = kernel * row_numbers / 16;          /* of the matrix units, 16 numbers each */
-constexpr int piece = 16;                                 /* bytes that a descriptor counts by */
 
 /* Barriers of a stage: there are numbers in it, and they have been multiplied; and of roles alone. */
 enum Barrier { STAGE_FULL = 1, STAGE_FREE = 3, IMAGERS_MEET = 5, MULTIPLIERS_MEET };
@@ -66,7 +65,7 @@ template <typename T> __device__ void bring_weight(const Job<T> &job, Memory *me
     const int width = job.pixels.image.channels;
     for (int i = (int)threadIdx.x; i < kernel * row_numbers / 8 * channels; i += threads) {
         const int eight = i / channels, column = i % channels, row = eight / (row_numbers / 8);
-        T numbers[8];
+        alignas(sizeof(uint4)) T numbers[8];
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             const int number = eight % (row_numbers / 8) * 8 + k, tap = number / pixel_channels,
@@ -101,7 +100,8 @@ __device__ void multiply_windows(const unsigned (&numbers)[steps][4], uint64_t w
 #pragma unroll
     for (int step = 0; step < steps; step++)
         multiply_own<0>(T{}, sums, numbers[step],
-                        descriptor_at(weight, step * 2 * (int)(channels * sizeof(uint4) / piece)), step > 0);
+                        descriptor_at(weight, step * 2 * (int)(channels * sizeof(uint4) / descriptor_bytes)),
+                        step > 0);
     products_end();
     products_wait<0>();
     products_of(sums);
@@ -205,11 +205,6 @@ __global__ void __launch_bounds__(threads, 1) stem_kernel(const __grid_constant_
             job.pixels, job.tiles, stages_most, (int)threadIdx.x - multipliers, memory->bytes, STAGE_FULL,
             STAGE_FREE, IMAGERS_MEET, [&](int stage) { return &memory->numbers[stage]; }, [] {});
     }
-}
-
-int blocks_of(const Tiles &tiles)
-{
-    return tiles.count < multiprocessors ? tiles.count : multiprocessors;
 }
 
 template <typename T> cudaError_t run(const Stem *stem, void *scratch, cudaStream_t stream)

@@ -134,7 +134,7 @@ cudaError_t run_as(const StemGradient *stem, int stages, void *scratch, cudaStre
     const Tiles tiles = tiles_of(x);
     if (tiles.count == 0)
         return cudaErrorNotSupported;
-    const int blocks = tiles.count < multiprocessors ? tiles.count : multiprocessors;
+    const int blocks = blocks_of(tiles);
     const Job<T> job = {pool_gradient<T>(stem->g, stem->index, &stem->norm, stem->dweight, stem->dbias),
                         pixels_of(stem->pixels, stem->mean, stem->deviation), static_cast<float *>(scratch),
                         tiles, 0};

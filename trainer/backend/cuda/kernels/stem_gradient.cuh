@@ -10,10 +10,6 @@
  * - imagers bring the bytes below the tile, and make numbers of them;
  * - multipliers multiply both, while the others make the next tile.
  *
- * The tile of the image needs no copies of what windows share: a row of a window is 8 pixels of 4 channels,
- * 32 numbers, of which 7 and 3 count, and the next window begins 2 pixels, 16 bytes, further, as a row of a
- * matrix may.
- *
  * The least for 512 images of 160 px: x, g, the index and the bytes are 0.62 GB, 0.15 ms; 94 GFLOP on the
  * matrix units, a third of them for numbers that do not count. It takes 0.30 ms on an H200
  * (docs/measurements/2026-11-29-stem.md): the makers' instructions set the time, 1,070 of each warp a tile.

@@ -14,14 +14,13 @@ namespace
 
 /* Bytes from a window to the next; they overlap. */
 constexpr int window_bytes = 2 * sizeof(uint2), image_row_bytes = image_pitch * sizeof(uint2);
-constexpr int piece = 16; /* bytes that a descriptor counts by */
 
-/* Of a processor's 65,536 registers; sums are 112 of a multiplier. */
+/* Sums are 112 of a multiplier's. */
 constexpr int multiplier_registers = 168, maker_registers = 136, imager_registers = 72;
 static_assert(group_threads * multiplier_registers + Roles<group_threads>::makers * maker_registers +
                       imager_threads * imager_registers <=
-                  65536,
-              "registers");
+                  registers_of_block(threads),
+              "what the launch gives a block");
 
 /* Keeps the registers of an operand until here. */
 __device__ void keep(unsigned (&operand)[4])
@@ -50,9 +49,10 @@ template <typename T> struct GroupMultiplier {
                 products_begin();
 #pragma unroll
                 for (int k = 0; k < kernel; k++)
-                    multiply_own<1>(T{}, sums[k], dx[one],
-                                    descriptor_at(image, (2 * (line + one) + k) * (image_row_bytes / piece)),
-                                    1);
+                    multiply_own<1>(
+                        T{}, sums[k], dx[one],
+                        descriptor_at(image, (2 * (line + one) + k) * (image_row_bytes / descriptor_bytes)),
+                        1);
                 products_end();
             }
         products_wait<0>();

@@ -25,10 +25,11 @@ constexpr int tile = 16; /* rows and columns of the result */
 /* of the image below a tile: its last window ends with a column that does not count */
 constexpr int image_rows = 2 * tile + kernel - 2, image_columns = 2 * tile + kernel - 1, image_pitch = 40;
 
-/* The numbers below a tile, a pixel in eight bytes. */
+/* The numbers below a tile, a pixel in eight bytes; rows of a matrix begin at every second one. */
 struct Numbers {
-    uint2 pixels[image_rows * image_pitch];
+    alignas(16) uint2 pixels[image_rows * image_pitch];
 };
+static_assert(image_pitch % 2 == 0, "rows begin at multiples of 16 bytes");
 
 /* The bytes below a tile, in rows of words, of which the first pixel begins at any byte. */
 constexpr int row_words_most = (image_columns * pixel_channels + 3 + 3) / 4;
@@ -72,6 +73,12 @@ inline Tiles tiles_of(const DeviceTensor *y)
     const int64_t rows = (y->shape[1] + tile - 1) / tile, columns = (y->shape[2] + tile - 1) / tile,
                   count = y->shape[0] * rows * columns;
     return {count <= INT32_MAX / 2 ? (int)count : 0, (int)rows, (int)columns};
+}
+
+/* Returns the blocks that walk over them. */
+inline int blocks_of(const Tiles &tiles)
+{
+    return tiles.count < multiprocessors ? tiles.count : multiprocessors;
 }
 
 /* Returns whether an image's axis of so many pixels has such a result. */

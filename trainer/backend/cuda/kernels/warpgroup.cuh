@@ -4,7 +4,7 @@
  *
  * The right operand lies in shared memory, as rows of 64 elements, 128 bytes, whose eight vectors of 16 bytes
  * are exchanged (vector_of: the 128-byte swizzle), eight rows to each 1,024 bytes, at a multiple of these,
- * unless rows_descriptor says otherwise.
+ * unless rows_descriptor says otherwise; or as blocks of 8 x 8 (blocks_descriptor).
  * The left one lies there too, or in registers: warp w of the group has its rows 16 w to 16 w + 15, as
  * fragments of matrix_units.cuh, and so it has of the sums.
  *
@@ -52,9 +52,11 @@ __device__ inline uint64_t rows_descriptor(const void *rows, int eight_rows = 10
            (uint64_t)(eight_rows >> 4) << 32 | swizzle_128 << 62;
 }
 
+constexpr int descriptor_bytes = 16; /* that a descriptor counts by */
+
 /* Describes a matrix in blocks of 8 x 8 without an exchange, each 128 bytes in a row, at a multiple of 16
  * bytes: bytes from each block to the next along the products' sums, and along the result. Blocks may
- * overlap. */
+ * overlap. Source: as for rows_descriptor; CUTLASS calls it interleaved. */
 __device__ inline uint64_t blocks_descriptor(const void *blocks, int along_sums, int along_result)
 {
     return (shared_address(blocks) & 0x3FFFF) >> 4 | (uint64_t)(along_sums >> 4) << 16 |
@@ -101,6 +103,12 @@ template <int Columns> __device__ void products_of(float (&sums)[Columns][4])
 #pragma unroll
         for (int i = 0; i < 4; i++)
             asm volatile("" : "+f"(sums[column][i])::"memory");
+}
+
+/* Returns the registers that a launch gives a block of so many threads, one block a processor. */
+constexpr int registers_of_block(int threads)
+{
+    return threads * (65536 / threads / 8 * 8);
 }
 
 /* Change the registers of each thread of a warp group: a block's groups have together what its launch gave

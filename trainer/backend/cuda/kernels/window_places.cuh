@@ -1,8 +1,8 @@
-/* window_places.cuh - shared by max_pool.cu, norm_pool.cu and window.cu. Each element of a result, of a
- * gradient too, gathers what it is made of, so there are no atomics. A thread computes 16 bytes of channels
- * of one pixel (of a small tile of pixels if windows overlap); neighbouring threads take neighbouring
- * channels, then pixels, so that accesses are dense and what windows share is found in the cache. Device
- * memory moves each operand once. */
+/* window_places.cuh - shared by max_pool.cu, norm_pool.cu, stem_image.cuh and window.cu. Each element of a
+ * result, of a gradient too, gathers what it is made of, so there are no atomics. A thread computes 16 bytes
+ * of channels of one pixel (of a small tile of pixels if windows overlap); neighbouring threads take
+ * neighbouring channels, then pixels, so that accesses are dense and what windows share is found in the
+ * cache. Device memory moves each operand once. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_PLACES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_PLACES_CUH
 

@@ -235,12 +235,13 @@ static void try_implicit(CudaBackend *backend, Step *step, ConvolutionPlan *plan
  * or where plans are not timed. */
 static void try_stem(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 {
+    if (plan->way != WAY_FOLDED || !stem_step_fits(step))
+        return;
     const double alone = cudnn_milliseconds(step, plan),
                  theirs = alone > 0 ? alone + milliseconds_of_pass(&plan->convolution.x, false) : 0;
     double own = 0;
     FshError ignored = {0};
-    if (plan->way != WAY_FOLDED || !stem_step_fits(step) ||
-        (theirs > 0 && (stem_step_milliseconds(backend, step, cudnn_plan_text(plan->cudnn), &own, &ignored) ||
+    if ((theirs > 0 && (stem_step_milliseconds(backend, step, cudnn_plan_text(plan->cudnn), &own, &ignored) ||
                         own >= theirs)))
         return;
     plan->way = WAY_STEM;
@@ -291,6 +292,12 @@ static void try_matmul(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
                    way + 1, matmul_plan_ways(plan->product), own, theirs);
 }
 
+bool convolution_runs_cudnn(const ConvolutionPlan *plan)
+{
+    return plan->way == WAY_CUDNN || plan->way == WAY_FOLDED || plan->way == WAY_PATCHES ||
+           plan->way == WAY_JOINED;
+}
+
 FshStatus convolution_choose_way(CudaBackend *backend, Step *step, ConvolutionPlan *plan, FshError *error)
 {
     FshStatus status = choose_cudnn(backend, plan, error);
@@ -303,8 +310,7 @@ FshStatus convolution_choose_way(CudaBackend *backend, Step *step, ConvolutionPl
     try_implicit(backend, step, plan);
     try_stem(backend, step, plan);
     try_matmul(backend, step, plan);
-    if (plan->way == WAY_CUDNN || plan->way == WAY_FOLDED || plan->way == WAY_PATCHES ||
-        plan->way == WAY_JOINED)
+    if (convolution_runs_cudnn(plan))
         want_scratch(step, convolution_own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
     return FSH_OK;
 }

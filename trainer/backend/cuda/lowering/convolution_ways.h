@@ -60,6 +60,9 @@ void convolution_place_own(ConvolutionPlan *plan, void *memory);
  * cudnn_convolution_get. */
 FshStatus convolution_choose_way(CudaBackend *backend, Step *step, ConvolutionPlan *plan, FshError *error);
 
+/* Returns whether cuDNN runs, on operands that are the step's or the plan's own. */
+bool convolution_runs_cudnn(const ConvolutionPlan *plan);
+
 /* Returns the convolution as a product; a bias without an activation is added on the way. */
 MatmulStep convolution_product(const Step *step, const ConvolutionPlan *plan);
 

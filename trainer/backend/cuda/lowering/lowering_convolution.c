@@ -285,8 +285,7 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
     (void)program;
     ConvolutionPlan *plan = step->plan;
     void *addresses[CONVOLUTION_ADDRESSES];
-    if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT || plan->way == WAY_IMPLICIT ||
-        plan->way == WAY_STEM || plan->way == WAY_MATMUL)
+    if (!convolution_runs_cudnn(plan))
         return FSH_OK;
     convolution_place_own(plan, step->scratch);
     cudnn_convolution_addresses(&plan->convolution, plan->fused ? &plan->possible : &epilogue_none,

@@ -5,7 +5,7 @@
 #include "trainer/backend/cuda/lowering/trial.h"
 
 /* The number changes with the kernel: times of others do not count. */
-#define TIMED_AS "stem 1: "
+#define TIMED_AS "stem 2: "
 
 static Stem stem_of(const Step *step)
 {
@@ -20,7 +20,9 @@ static Stem stem_of(const Step *step)
 
 bool stem_step_fits(const Step *step)
 {
-    if (step->node->op != OP_CONV2D || maybe_in(step, CONV_BIAS) || step->node->as.conv.relu)
+    const Conv2d *conv = &step->node->as.conv.options;
+    if (step->node->op != OP_CONV2D || maybe_in(step, CONV_BIAS) || step->node->as.conv.relu ||
+        conv->kernel != 7 || conv->stride != 2 || conv->padding != 3 || conv->groups > 1 || conv->reflects)
         return false;
     const Stem stem = stem_of(step);
     return kernel_stem_fits(&stem);
@@ -46,8 +48,11 @@ FshStatus stem_step_milliseconds(CudaBackend *backend, const Step *step, const c
                                  double *milliseconds_ret, FshError *error)
 {
     char name[TRIAL_NAME_BYTES];
+    const int64_t *pixels = in(step, CONV_X)->shape;
     const Trial trial = {enqueue_timed, step, stem_step_scratch_bytes(step)};
-    return trial_milliseconds(
-        backend, trial_name(name, TIMED_AS "%s%s", pattern, maybe_out(step, CONV_SUMS) ? "; with sums" : ""),
-        &trial, milliseconds_ret, error);
+    return trial_milliseconds(backend,
+                              trial_name(name, TIMED_AS "%s; of %lld %lld %lld%s", pattern,
+                                         (long long)pixels[1], (long long)pixels[2], (long long)pixels[3],
+                                         maybe_out(step, CONV_SUMS) ? "; with sums" : ""),
+                              &trial, milliseconds_ret, error);
 }
