@@ -9,16 +9,8 @@
 
 #include "common/random.h"
 #include "tests/support/support.h"
-#include "tests/trainer/gpu_memory.h"
+#include "tests/trainer/stem_case.h"
 #include "trainer/backend/cuda/kernels/kernels_stem.h"
-
-enum { CHANNELS = 64, KERNEL = 7, TAPS = KERNEL * KERNEL, GUARD = 512 };
-static const uint16_t mark = 0x5A5A;
-
-typedef struct Case {
-    int images, height, width, channels; /* of the pixels */
-    ElementType element;
-} Case;
 
 typedef struct Operands {
     DeviceTensor pixels, weight, y, sums;
@@ -26,9 +18,6 @@ typedef struct Operands {
     uint16_t *filter;
     void *scratch;
 } Operands;
-
-/* (byte - mean) / deviation is a number that both types have. */
-static const float mean[4] = {128, 96, 160, 112}, deviation[4] = {64, 32, 64, 128};
 
 static bool is_hopper(void)
 {
@@ -90,19 +79,14 @@ static double result_at(const Case *c, const Operands *o, int64_t n, int64_t h, 
                         double *size)
 {
     double sum = 0;
-    for (int tap = 0; tap < TAPS; tap++) {
-        const int64_t row = 2 * h - 3 + tap / KERNEL, column = 2 * w - 3 + tap % KERNEL;
-        if (row < 0 || row >= c->height || column < 0 || column >= c->width)
-            continue;
+    for (int tap = 0; tap < TAPS; tap++)
         for (int i = 0; i < c->channels; i++) {
-            const uint8_t byte = o->bytes[((n * c->height + row) * c->width + column) * c->channels + i];
             const double term =
-                ((double)byte - (double)mean[i]) / (double)deviation[i] *
+                stem_number(c, o->bytes, n, h, w, tap, i) *
                 (double)narrow_value(c->element, o->filter[(channel * TAPS + tap) * o->weight.pitch + i]);
             sum += term;
             *size += fabs(term);
         }
-    }
     return sum;
 }
 

@@ -9,17 +9,9 @@
 
 #include "common/random.h"
 #include "tests/support/support.h"
-#include "tests/trainer/gpu_memory.h"
+#include "tests/trainer/stem_case.h"
 #include "trainer/backend/cuda/kernels/kernels_norm_pool.h"
 #include "trainer/backend/cuda/kernels/kernels_stem_gradient.h"
-
-enum { CHANNELS = 64, KERNEL = 7, TAPS = KERNEL * KERNEL, GUARD = 512 };
-static const uint16_t mark = 0x5A5A;
-
-typedef struct Case {
-    int images, height, width, channels; /* of the pixels */
-    ElementType element;
-} Case;
 
 enum { WEIGHT, MEAN, INVERSE, DWEIGHT, DBIAS, VECTORS };
 
@@ -28,9 +20,6 @@ typedef struct Operands {
     uint8_t *bytes;
     void *scratch;
 } Operands;
-
-/* (byte - mean) / deviation is a number that both types have. */
-static const float mean[4] = {128, 96, 160, 112}, deviation[4] = {64, 32, 64, 128};
 
 static void fill_narrow(DeviceTensor *tensor, Random *random)
 {
@@ -157,19 +146,14 @@ static float *gradient_of_x(const Operands *o)
 static void add_pixel(const Case *c, const Operands *o, const float *dx, int64_t n, int64_t h, int64_t w,
                       double *sums, double *sizes)
 {
-    for (int tap = 0; tap < TAPS; tap++) {
-        const int64_t row = 2 * h - 3 + tap / KERNEL, column = 2 * w - 3 + tap % KERNEL;
-        if (row < 0 || row >= c->height || column < 0 || column >= c->width)
-            continue;
+    for (int tap = 0; tap < TAPS; tap++)
         for (int i = 0; i < c->channels; i++) {
-            const uint8_t byte = o->bytes[((n * c->height + row) * c->width + column) * c->channels + i];
-            const double number = ((double)byte - (double)mean[i]) / (double)deviation[i];
+            const double number = stem_number(c, o->bytes, n, h, w, tap, i);
             for (int channel = 0; channel < CHANNELS; channel++) {
                 sums[(channel * TAPS + tap) * 4 + i] += (double)dx[channel] * number;
                 sizes[(channel * TAPS + tap) * 4 + i] += fabs((double)dx[channel] * number);
             }
         }
-    }
 }
 
 static void check(const Case *c, const Operands *o, const float *dx)

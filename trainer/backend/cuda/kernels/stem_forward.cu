@@ -232,14 +232,7 @@ template <typename T> cudaError_t run(const Stem *stem, void *scratch, cudaStrea
 
 extern "C" bool kernel_stem_fits(const Stem *stem)
 {
-    const DeviceTensor *pixels = stem->pixels, *weight = stem->weight, *y = stem->y;
-    for (int axis = 1; axis < 3; axis++)
-        if (!is_result_of(pixels->shape[axis], y->shape[axis]) || weight->shape[axis] != kernel)
-            return false;
-    return pixels->element == ELEMENT_U8 && pixels->shape[3] <= pixel_channels &&
-           pixels->pitch == pixels->shape[3] && element_is_narrow(y->element) && y->shape[3] == channels &&
-           y->pitch == channels && y->shape[0] == pixels->shape[0] && weight->element == y->element &&
-           weight->shape[0] == channels && weight->shape[3] == pixels->shape[3] && tiles_of(y).count > 0 &&
+    return is_stem(stem->pixels, stem->weight, stem->y) && tiles_of(stem->y).count > 0 &&
            is_f32(stem->sums) && (!stem->sums || stem->sums->pitch == channels) && runs_hopper_code();
 }
 

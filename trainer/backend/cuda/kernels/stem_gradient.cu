@@ -107,21 +107,14 @@ __global__ void __launch_bounds__(block_threads)
 
 bool fits(const StemGradient *stem)
 {
-    const DeviceTensor *pixels = stem->pixels, *x = stem->norm.x, *g = stem->g, *index = stem->index,
-                       *filter = stem->filter;
+    const DeviceTensor *x = stem->norm.x, *g = stem->g, *index = stem->index;
     for (int axis = 1; axis < 3; axis++)
-        if (!is_result_of(pixels->shape[axis], x->shape[axis]) ||
-            g->shape[axis] != (x->shape[axis] - 1) / 2 + 1 || index->shape[axis] != g->shape[axis] ||
-            filter->shape[axis] != kernel)
+        if (g->shape[axis] != (x->shape[axis] - 1) / 2 + 1 || index->shape[axis] != g->shape[axis])
             return false;
-    return pixels->element == ELEMENT_U8 && pixels->shape[3] <= pixel_channels &&
-           pixels->pitch == pixels->shape[3] && element_is_narrow(x->element) && x->shape[3] == channels &&
-           x->pitch == channels && g->element == x->element && g->pitch == channels &&
-           index->element == ELEMENT_U8 && index->pitch == channels && filter->element == x->element &&
-           filter->shape[0] == channels && filter->shape[3] == pixels->shape[3] &&
-           filter->pitch * kernel <= block_threads && x->shape[0] == pixels->shape[0] &&
-           g->shape[0] == x->shape[0] && index->shape[0] == x->shape[0] &&
-           shared_bytes_most() >= shared_bytes(1) &&
+    return is_stem(stem->pixels, stem->filter, x) && g->element == x->element && g->pitch == channels &&
+           index->element == ELEMENT_U8 && index->pitch == channels &&
+           stem->filter->pitch * kernel <= block_threads && g->shape[0] == x->shape[0] &&
+           index->shape[0] == x->shape[0] && shared_bytes_most() >= shared_bytes(1) &&
            all_f32({stem->norm.weight, stem->norm.mean, stem->norm.inverse_deviation, stem->dweight,
                     stem->dbias});
 }

@@ -20,8 +20,8 @@ namespace stem
 using window::Image;
 
 constexpr int kernel = 7, padding = 3, channels = 64; /* of the result */
-constexpr int row_numbers = 32, window_pixels = row_numbers / pixel_channels;
-constexpr int tile = 16; /* rows and columns of the result */
+constexpr int row_numbers = 32;                       /* of a row of a window */
+constexpr int tile = 16;                              /* rows and columns of the result */
 /* of the image below a tile: its last window ends with a column that does not count */
 constexpr int image_rows = 2 * tile + kernel - 2, image_columns = 2 * tile + kernel - 1, image_pitch = 40;
 
@@ -81,10 +81,19 @@ inline int blocks_of(const Tiles &tiles)
     return tiles.count < multiprocessors ? tiles.count : multiprocessors;
 }
 
-/* Returns whether an image's axis of so many pixels has such a result. */
-inline bool is_result_of(int64_t size, int64_t result)
+/* Returns whether pixels are bytes that such a convolution with the filter [64, 7, 7, C] makes the result of,
+ * or what has the result's shape. */
+inline bool is_stem(const DeviceTensor *pixels, const DeviceTensor *filter, const DeviceTensor *result)
 {
-    return result == (size + 2 * padding - kernel) / 2 + 1;
+    for (int axis = 1; axis < 3; axis++)
+        if (result->shape[axis] != (pixels->shape[axis] + 2 * padding - kernel) / 2 + 1 ||
+            filter->shape[axis] != kernel)
+            return false;
+    return pixels->element == ELEMENT_U8 && pixels->shape[3] <= pixel_channels &&
+           pixels->pitch == pixels->shape[3] && element_is_narrow(result->element) &&
+           result->shape[3] == channels && result->pitch == channels &&
+           result->shape[0] == pixels->shape[0] && filter->element == result->element &&
+           filter->shape[0] == channels && filter->shape[3] == pixels->shape[3];
 }
 
 /* ---- roles, and the barriers between them ---- */
@@ -208,7 +217,7 @@ __device__ void make_numbers(const Pixels &pixels, const Tile &at, int thread, c
     }
 }
 
-/* What imagers do: `stages` of numbers are filled in turn, number_of(stage) being where. Copies are a tile
+/* What imagers do: `stages` of numbers are filled in turn, numbers_of(stage) being where. Copies are a tile
  * ahead, in the slot that all have left before they met. Barriers full and full + 1, free and free + 1 are
  * those of stages: of all threads, and met that of imagers. show() lets others see what a thread has
  * written. */
