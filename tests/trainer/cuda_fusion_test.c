@@ -68,6 +68,23 @@ CUDA_TEST(test_gates_make_means_take_factors_and_sum_biases_agree)
     }
 }
 
+/* Weights are rounded behind their factors in the one, results in front of them in the other. */
+CUDA_TEST(test_layers_multiply_their_weights_by_the_scale_agree)
+{
+    static const struct {
+        DataType type;
+        double tolerance;
+    } types[] = {{DATA_F32, 1e-4}, {DATA_BF16, 0.03}};
+    const unsigned all = backend_fusions(backends[CUDA]), others = all & ~(unsigned)FUSE_LINEAR_SCALE;
+    assert_int_not_equal(all, others);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (int timed = 0; timed < 2; timed++) {
+            Backend *backend = backends[timed ? CUDA_TIMED : CUDA];
+            compare_scaled(backend, types[i].type, all, others, types[i].tolerance);
+            compare_scaled(backend, types[i].type, FUSE_LINEAR_SCALE, 0, types[i].tolerance);
+        }
+}
+
 /* Both make the same dx; its products with the images are added up in another order. */
 CUDA_TEST(test_stems_multiply_the_gradients_of_their_pools_agree)
 {

@@ -241,6 +241,28 @@ static Graph *gated_graph(unsigned fusions, DataType type)
     return finish(&begun, graph_global_avg_pool(graph, conv3x3(graph, "last", y, 16, true)), fusions);
 }
 
+/* Layer scales behind convolutions and a linear layer, of few channels and of more than a warp reads at once,
+ * with an addend and without, with a bias and without. */
+static Graph *scaled_graph(unsigned fusions, DataType type)
+{
+    static const char *const layers[] = {"first", "second", "third"};
+    const Conv2d first = {.channels = 16, .kernel = 1, .stride = 1, .bias = true},
+                 second = {.channels = 16, .kernel = 1, .stride = 1};
+    const Begun begun = begin(type, SIZE);
+    Graph *graph = begun.graph;
+    TensorId x = graph_gelu(graph, conv3x3(graph, "widen", normalized(&begun), 136, true));
+    x = graph_channel_scale(graph, layers[0], "gamma", graph_conv2d(graph, layers[0], x, &first),
+                            TENSOR_NONE);
+    x = graph_channel_scale(graph, layers[1], "gamma", graph_conv2d(graph, layers[1], x, &second), x);
+    x = graph_channel_scale(graph, layers[2], "gamma", graph_linear_1x1(graph, layers[2], x, 16, true), x);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "%s.gamma", layers[i]);
+        graph_set_initializer(graph, name, (Initializer){INIT_NORMAL, 1});
+    }
+    return finish(&begun, graph_global_avg_pool(graph, conv3x3(graph, "last", x, 16, true)), fusions);
+}
+
 /* Convolutions of few channels behind reflection pads, at both strides, the first of the images. */
 static Graph *padded_graph(unsigned fusions, DataType type)
 {
@@ -380,6 +402,12 @@ void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned 
 void compare_gated(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
 {
     compare_pair(&(Pair){.make = gated_graph}, backend, type, fusions, others, tolerance);
+}
+
+void compare_scaled(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
+{
+    const Pair pair = {scaled_graph, OP_SCALED_LINEAR_BACKWARD_WEIGHT, OP_CHANNEL_SCALE_BACKWARD, 3};
+    compare_pair(&pair, backend, type, fusions, others, tolerance);
 }
 
 void compare_padded(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)

@@ -29,6 +29,10 @@ void compare_pooled(Backend *backend, DataType type, unsigned fusions, unsigned 
 /* Compares the same of a network of gates, factors of their means, and channel scales. */
 void compare_gated(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
 
+/* Compares the same of a network of layer scales behind products of pixels; fusions has FUSE_LINEAR_SCALE,
+ * others has not. */
+void compare_scaled(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
+
 /* Compares the same of a network of convolutions of few channels behind reflection pads. */
 void compare_padded(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
 

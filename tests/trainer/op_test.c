@@ -315,6 +315,8 @@ TEST(test_every_op_has_a_row)
                                     OP_MASK_LOSS_BACKWARD,
                                     OP_CONV_NORM_BACKWARD,
                                     OP_STEM_BACKWARD_WEIGHT,
+                                    OP_SCALED_LINEAR,
+                                    OP_SCALED_LINEAR_BACKWARD_WEIGHT,
                                     OP_UPDATE};
     bool found[OP_KIND_COUNT] = {false};
     OpCase c;

@@ -1,11 +1,15 @@
 #include "trainer/graph/graph_internal.h"
 
+#include <string.h>
+
+enum { CHANNELS_MULTIPLE = 8 }; /* GPUs pad channels in 16 bits to it */
+
 /* ---- reflection pads ---- */
 
 /* Returns the bytes of a pixel of so many channels in 16 bits, as GPUs have it. */
 static int64_t pixel_bytes(int64_t channels)
 {
-    enum { CHANNELS_MULTIPLE = 8, NARROW_BYTES = 2 };
+    enum { NARROW_BYTES = 2 };
     return (channels + CHANNELS_MULTIPLE - 1) / CHANNELS_MULTIPLE * CHANNELS_MULTIPLE * NARROW_BYTES;
 }
 
@@ -108,6 +112,82 @@ static void fuse_activations(Graph *graph, const GraphUses *uses)
     }
 }
 
+/* ---- layer scales ---- */
+
+/* Returns whether the node is a product of each pixel and a weight, trained, and nothing else, with channels
+ * in multiples of 8. In f16 factors times weights may be too small to be told from 0: layer scales begin at
+ * 0.000001 (ConvNeXt). */
+static bool is_plain_product(const Graph *graph, const Node *node)
+{
+    const Conv2d *conv = &node->as.conv.options;
+    if ((node->op != OP_LINEAR && node->op != OP_CONV2D) || node->output_count != 1)
+        return false;
+    const Tensor *x = &graph->tensors[node->inputs[CONV_X]].tensor,
+                 *y = &graph->tensors[node->outputs[CONV_Y]].tensor;
+    if (x->type != y->type || y->type == DATA_F16 || x->shape[x->rank - 1] % CHANNELS_MULTIPLE ||
+        y->shape[y->rank - 1] % CHANNELS_MULTIPLE)
+        return false;
+    return node->op == OP_LINEAR ? node->inputs[LINEAR_ADDEND] == TENSOR_NONE
+                                 : conv->kernel == 1 && conv->stride == 1 && conv->padding == 0 &&
+                                       conv->groups <= 1 && !node->as.conv.relu;
+}
+
+/* Returns whether no gradient of the operands is left out: they are made by one node. */
+static bool all_are_trained(const Graph *graph, const Node *scaled)
+{
+    static const int parameters[] = {CONV_WEIGHT, CONV_BIAS, LINEAR_FACTORS};
+    for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
+        const TensorId id = scaled->inputs[parameters[i]];
+        if (id != TENSOR_NONE &&
+            (graph->tensors[id].tensor.role != TENSOR_PARAMETER || graph->tensors[id].tensor.frozen))
+            return false;
+    }
+    return true;
+}
+
+/* Puts a layer that scales its weight in the place of the layer scale behind it. */
+static void join_scale(Graph *graph, Node *layer, Node *scale)
+{
+    const NodeId at = (NodeId)(scale - graph->nodes);
+    Node scaled = {.op = OP_SCALED_LINEAR,
+                   .inputs = {[CONV_X] = layer->inputs[CONV_X],
+                              [CONV_WEIGHT] = layer->inputs[CONV_WEIGHT],
+                              [CONV_BIAS] = layer->inputs[CONV_BIAS],
+                              [LINEAR_ADDEND] = scale->inputs[CHANNEL_ADDEND],
+                              [LINEAR_FACTORS] = scale->inputs[CHANNEL_FACTORS]},
+                   .input_count = SCALED_LINEAR_INPUTS,
+                   .outputs = {scale->outputs[0]},
+                   .output_count = 1};
+    if (!all_are_trained(graph, &scaled))
+        return;
+    const Tensor x = graph->tensors[scaled.inputs[CONV_X]].tensor,
+                 y = graph->tensors[scaled.outputs[CONV_Y]].tensor; /* copies: graph_output moves the table */
+    const int64_t shape[2] = {y.shape[y.rank - 1], x.shape[x.rank - 1]};
+    memcpy(scaled.name, layer->name, sizeof scaled.name);
+    graph_output(graph, &scaled, LINEAR_SCALED_WEIGHT, y.type, 2, shape);
+    if (scaled.inputs[CONV_BIAS] != TENSOR_NONE)
+        graph_output(graph, &scaled, LINEAR_SCALED_BIAS, y.type, 1, shape);
+    if (graph->failure.status)
+        return;
+    for (int k = LINEAR_SCALED_WEIGHT; k < scaled.output_count; k++)
+        graph->tensors[scaled.outputs[k]].tensor.producer = at;
+    graph_forget(graph, layer);
+    graph_empty_node(layer);
+    *scale = scaled;
+}
+
+static void fuse_scales(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count && !graph->failure.status; i++) {
+        Node *layer = &graph->nodes[i];
+        if (!is_plain_product(graph, layer))
+            continue;
+        Node *scale = graph_only_consumer(graph, uses, layer->outputs[CONV_Y], OP_CHANNEL_SCALE);
+        if (scale && scale->inputs[CHANNEL_X] == layer->outputs[CONV_Y])
+            join_scale(graph, layer, scale);
+    }
+}
+
 void graph_fuse_convolutions(Graph *graph, const GraphUses *uses, unsigned fusions)
 {
     if (fusions & FUSE_CONV_BIAS_RELU)
@@ -116,4 +196,6 @@ void graph_fuse_convolutions(Graph *graph, const GraphUses *uses, unsigned fusio
         fuse_pads(graph, uses);
     if (fusions & FUSE_NORMALIZE_CONV)
         read_bytes(graph, uses);
+    if (fusions & FUSE_LINEAR_SCALE)
+        fuse_scales(graph, uses);
 }

@@ -98,6 +98,11 @@ typedef enum OpKind {
     OP_LINEAR,                   /* (x, weight, bias?, addend?) -> y; addend: of y's shape */
     OP_LINEAR_BACKWARD_DATA,     /* (dy, weight) -> dx */
     OP_LINEAR_BACKWARD_WEIGHT,   /* (dy, x) -> dweight, dbias? */
+    /* (x, weight, bias?, addend?, factors [1, C, 1, 1]) -> y, scaled weight [C, C of x], scaled bias [C]?:
+     * FUSE_LINEAR_SCALE. What is scaled is factors * weight and factors * bias, of y's type; y = x * scaled
+     * weight' + scaled bias + addend. The gradient of x is OP_LINEAR_BACKWARD_DATA of the scaled weight. */
+    OP_SCALED_LINEAR,
+    OP_SCALED_LINEAR_BACKWARD_WEIGHT, /* (dy, x, weight, bias?, factors) -> dweight, dbias?, dfactors */
     /* Boxes of an image (as.box: size of the smaller tensor's place in the larger), each the other's
      * gradient. */
     OP_ZERO_PAD, /* (x) -> y: x at the top left, its channels from first_channel on, zeros elsewhere */
@@ -170,11 +175,21 @@ typedef enum OpKind {
 
 /* The places of operands in Node.inputs and Node.outputs, in the order of OpKind; the one input and output of
  * an op that is not here have place 0. _BACK: of the op's backward node. */
-enum { CONV_X, CONV_WEIGHT, CONV_BIAS, LINEAR_ADDEND }; /* OP_CONV2D, OP_LINEAR */
+/* OP_CONV2D, OP_LINEAR, OP_SCALED_LINEAR */
+enum { CONV_X, CONV_WEIGHT, CONV_BIAS, LINEAR_ADDEND, LINEAR_FACTORS, SCALED_LINEAR_INPUTS };
 enum { CONV_Y, CONV_SUMS };
+enum { LINEAR_SCALED_WEIGHT = CONV_Y + 1, LINEAR_SCALED_BIAS }; /* OP_SCALED_LINEAR */
 enum { CONV_DATA_DY, CONV_DATA_WEIGHT }; /* OP_CONV2D_BACKWARD_DATA, OP_LINEAR_BACKWARD_DATA */
 enum { CONV_WEIGHT_DY, CONV_WEIGHT_X };  /* OP_CONV2D_BACKWARD_WEIGHT, OP_LINEAR_BACKWARD_WEIGHT */
 enum { CONV_WEIGHT_DWEIGHT, CONV_WEIGHT_DBIAS };
+/* OP_SCALED_LINEAR_BACKWARD_WEIGHT, after the operands of OP_LINEAR_BACKWARD_WEIGHT */
+enum {
+    SCALED_LINEAR_BACK_WEIGHT = CONV_WEIGHT_X + 1,
+    SCALED_LINEAR_BACK_BIAS,
+    SCALED_LINEAR_BACK_FACTORS,
+    SCALED_LINEAR_BACK_INPUTS
+};
+enum { SCALED_LINEAR_BACK_DFACTORS = CONV_WEIGHT_DBIAS + 1, SCALED_LINEAR_BACK_OUTPUTS };
 enum {
     NORM_X,
     NORM_WEIGHT,

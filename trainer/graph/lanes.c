@@ -13,7 +13,7 @@ enum { WINDOW = 4, DEARER = 50 };
 static bool is_movable(const Graph *graph, const Node *node)
 {
     if (node->op != OP_CONV2D_BACKWARD_WEIGHT && node->op != OP_LINEAR_BACKWARD_WEIGHT &&
-        node->op != OP_BIAS_BACKWARD)
+        node->op != OP_SCALED_LINEAR_BACKWARD_WEIGHT && node->op != OP_BIAS_BACKWARD)
         return false;
     for (int k = 0; k < node->output_count; k++)
         if (node->outputs[k] != TENSOR_NONE &&

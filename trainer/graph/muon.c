@@ -62,7 +62,7 @@ int64_t muon_parameter_count(const Graph *graph)
 
 static bool is_layer(const Node *node)
 {
-    return node->op == OP_CONV2D || node->op == OP_LINEAR;
+    return node->op == OP_CONV2D || node->op == OP_LINEAR || node->op == OP_SCALED_LINEAR;
 }
 
 /* Marks each tensor that a layer stands before. */

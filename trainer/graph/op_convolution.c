@@ -209,6 +209,29 @@ static void linear_differentiate(Graph *graph, const Node *node, TensorId output
     graph_contribute_gradient(graph, node->inputs[LINEAR_ADDEND], output_gradient);
 }
 
+static void scaled_linear_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    const TensorId *inputs = node->inputs;
+    Node weight = {.op = OP_SCALED_LINEAR_BACKWARD_WEIGHT,
+                   .inputs = {[CONV_WEIGHT_DY] = output_gradient,
+                              [CONV_WEIGHT_X] = inputs[CONV_X],
+                              [SCALED_LINEAR_BACK_WEIGHT] = inputs[CONV_WEIGHT],
+                              [SCALED_LINEAR_BACK_BIAS] = inputs[CONV_BIAS],
+                              [SCALED_LINEAR_BACK_FACTORS] = inputs[LINEAR_FACTORS]},
+                   .input_count = SCALED_LINEAR_BACK_INPUTS};
+    const TensorId of[] = {[CONV_WEIGHT_DWEIGHT] = inputs[CONV_WEIGHT],
+                           [CONV_WEIGHT_DBIAS] = inputs[CONV_BIAS],
+                           [SCALED_LINEAR_BACK_DFACTORS] = inputs[LINEAR_FACTORS]};
+    graph_append_backward(graph, node, &weight, of, SCALED_LINEAR_BACK_OUTPUTS);
+    Node data = {
+        .op = OP_LINEAR_BACKWARD_DATA,
+        .inputs =
+            {[CONV_DATA_DY] = output_gradient, [CONV_DATA_WEIGHT] = node->outputs[LINEAR_SCALED_WEIGHT]},
+        .input_count = 2};
+    graph_append_backward(graph, node, &data, &inputs[CONV_X], 1);
+    graph_contribute_gradient(graph, inputs[LINEAR_ADDEND], output_gradient);
+}
+
 /* ---- what convolutions and linear layers cost ---- */
 
 /* Returns the operations of a product: each element of y, or of its gradient, meets the weights of its
@@ -299,6 +322,15 @@ const OpRow op_rows_convolution[] = {
     {.op = OP_LINEAR_BACKWARD_WEIGHT,
      .name = "linear_backward_weight",
      .optional = 1 << CONV_WEIGHT_DBIAS,
+     .flops = backward_weight_flops,
+     .bytes = product_bytes},
+    {.op = OP_SCALED_LINEAR,
+     .name = "scaled_linear",
+     .differentiate = scaled_linear_differentiate,
+     .flops = forward_flops,
+     .bytes = product_bytes},
+    {.op = OP_SCALED_LINEAR_BACKWARD_WEIGHT,
+     .name = "scaled_linear_backward_weight",
      .flops = backward_weight_flops,
      .bytes = product_bytes},
     {.name = NULL},

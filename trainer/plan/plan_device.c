@@ -58,7 +58,7 @@ size_t compute_options_rows(ComputeOptions *o, Option *rows)
                  "norm-add, bias-norm, conv-statistics, gradient-add, pad-add, conv-bias-relu, "
                  "images-again, linear-add, norm-function, norm-gate, gradient-conv, "
                  "norm-signs, function-bias, normalize-conv, gradient-stride, norm-pool, "
-                 "stem-gradient, gate-mean, pad-conv, cast-loss"},
+                 "stem-gradient, gate-mean, pad-conv, cast-loss, linear-scale"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

@@ -262,7 +262,9 @@ enum { MATMUL_WAYS_TRIED = 4 };
 
 MatmulStep convolution_product(const Step *step, const ConvolutionPlan *plan)
 {
-    return (MatmulStep){step, plan->possible.kind == EPILOGUE_BIAS ? &plan->possible.tensor : NULL};
+    MatmulStep product = matmul_step_of(step);
+    product.bias = plan->possible.kind == EPILOGUE_BIAS ? &plan->possible.tensor : NULL;
+    return product;
 }
 
 /* Takes cuBLASLt where it takes less time than cuDNN's plan, each with the passes that it leaves to do. */

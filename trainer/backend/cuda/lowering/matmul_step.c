@@ -3,56 +3,49 @@
 #include "trainer/backend/cuda/lowering/lowering.h"
 #include "trainer/backend/cuda/lowering/trial.h"
 
-static bool is_forward(const Step *step)
+MatmulStep matmul_step_of(const Step *step)
 {
-    return step->node->op == OP_LINEAR || step->node->op == OP_CONV2D;
-}
-
-static bool is_weight_gradient(const Step *step)
-{
-    return step->node->op == OP_LINEAR_BACKWARD_WEIGHT || step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
-}
-
-static const DeviceTensor *addend_of(const Step *step)
-{
-    return step->node->op == OP_LINEAR ? maybe_in(step, LINEAR_ADDEND) : NULL;
+    const OpKind op = step->node->op;
+    const bool is_forward = op == OP_LINEAR || op == OP_CONV2D,
+               of_weight = op == OP_LINEAR_BACKWARD_WEIGHT || op == OP_CONV2D_BACKWARD_WEIGHT;
+    return (MatmulStep){.kind = is_forward  ? MATMUL_FORWARD
+                                : of_weight ? MATMUL_WEIGHT_GRADIENT
+                                            : MATMUL_DATA_GRADIENT,
+                        .a = in(step, 0),
+                        .b = in(step, 1),
+                        .result = out(step, 0),
+                        .addend = op == OP_LINEAR ? maybe_in(step, LINEAR_ADDEND) : NULL};
 }
 
 FshStatus matmul_step_plan(CudaBackend *backend, const MatmulStep *product, MatmulPlan **plan_ret,
                            FshError *error)
 {
-    const Step *step = product->step;
-    const DeviceTensor *a = in(step, 0), *b = in(step, 1), *result = out(step, 0);
-    MatmulShape shape = {.rows = result->rows,
-                         .columns = result->pitch,
-                         .inner = a->pitch,
-                         .pitch_a = a->pitch,
-                         .pitch_b = b->pitch,
-                         .pitch_result = result->pitch,
-                         .operands = a->element,
-                         .result = result->element,
-                         .tf32 = backend->tf32};
-    if (is_weight_gradient(step)) { /* dweight = dy' x */
-        shape.inner = a->rows;
-        shape.transpose_a = true;
-    } else if (is_forward(step)) { /* else dx = dy weight */
-        shape.transpose_b = true;
-        shape.bias = product->bias != NULL;
-        shape.addend = addend_of(step) != NULL;
-    }
+    const DeviceTensor *a = product->a, *b = product->b, *result = product->result;
+    const bool of_weight = product->kind == MATMUL_WEIGHT_GRADIENT;
+    const MatmulShape shape = {.rows = result->rows,
+                               .columns = result->pitch,
+                               .inner = of_weight ? a->rows : a->pitch,
+                               .pitch_a = a->pitch,
+                               .pitch_b = b->pitch,
+                               .pitch_result = result->pitch,
+                               .operands = a->element,
+                               .result = result->element,
+                               .transpose_a = of_weight,
+                               .transpose_b = product->kind == MATMUL_FORWARD,
+                               .bias = product->bias != NULL,
+                               .addend = product->addend != NULL,
+                               .tf32 = backend->tf32};
     return matmul_plan_new(plan_ret, backend->cublas_lt, &shape, error);
 }
 
 FshStatus matmul_step_run(const MatmulStep *product, const MatmulPlan *plan, void *workspace,
                           cudaStream_t stream, FshError *error)
 {
-    const Step *step = product->step;
-    const DeviceTensor *addend = addend_of(step);
-    const MatmulOperands operands = {.a = in(step, 0)->data,
-                                     .b = in(step, 1)->data,
+    const MatmulOperands operands = {.a = product->a->data,
+                                     .b = product->b->data,
                                      .bias = product->bias ? product->bias->data : NULL,
-                                     .addend = addend ? addend->data : NULL,
-                                     .result = out(step, 0)->data,
+                                     .addend = product->addend ? product->addend->data : NULL,
+                                     .result = product->result->data,
                                      .workspace = workspace};
     return matmul_plan_run(plan, &operands, stream, error);
 }

@@ -22,7 +22,7 @@ bool node_reads_copy(const Graph *graph, const Node *node, int input)
     const bool forward = node->op == OP_CONV2D || node->op == OP_LINEAR,
                backward = node->op == OP_CONV2D_BACKWARD_DATA || node->op == OP_LINEAR_BACKWARD_DATA;
     if ((!forward && !backward) || input >= node->input_count || node->inputs[input] == TENSOR_NONE ||
-        node_is_depthwise(graph, node))
+        graph_tensor(graph, node->inputs[input])->role != TENSOR_PARAMETER || node_is_depthwise(graph, node))
         return false;
     const bool makes_sums = node->output_count > CONV_SUMS && node->outputs[CONV_SUMS] != TENSOR_NONE;
     return input == CONV_WEIGHT || (input == CONV_BIAS && forward && !makes_sums);
