@@ -33,14 +33,21 @@ template <int K, int Lanes> struct StripForm {
     static constexpr int shared_most = K == 7 ? 232448 : 76800;
 };
 
+/* Rows of pixels that a block copies, which lie one after the other in shared memory: a thread copies 16 bytes
+ * of every so many pixels. */
+struct StripRows {
+    int columns;
+    int pixels, rows_on, columns_on; /* from one of a thread's pixels to the next */
+};
+
 /* How an image is divided. */
 struct Strips {
     int64_t steps; /* samples * groups * steps_of_group: of strips_rows rows in `tasks` strips */
     int in_height, in_width, out_height, out_width, padding, pitch; /* out: the image written, or dy */
     int channels, lanes, tasks, groups, steps_of_group;
-    int columns;  /* read by a group */
-    int bytes;    /* of shared memory of a block */
-    bool flipped; /* weights are taken in reverse order */
+    StripRows read, gradients; /* of a group: of the image that is read, and of dy */
+    int bytes;                 /* of shared memory of a block */
+    bool flipped;              /* weights are taken in reverse order */
 };
 
 /* Returns whether the convolution is one that these kernels have: rows of channels in accesses of 16
@@ -85,14 +92,15 @@ inline int strip_width(int kernel, int64_t out_width)
     return best;
 }
 
-/* Returns the bytes of shared memory of a block. gradients: with two steps' rows of dy. */
-template <typename Form>
-int strips_shared_bytes(const Strips &strips, int width, int element_bytes, bool gradients)
+/* Returns the bytes of shared memory of a block. gradients: with two steps' rows of dy; else with the weights,
+ * at first, behind the rows of the first step. */
+template <typename Form> int strips_shared_bytes(const Strips &strips, int element_bytes, bool gradients)
 {
-    const int pixels = Form::ring * strips.columns + (gradients ? 2 * strips_rows * strips.tasks * width : 0);
-    const int of_weights = Form::pixel * Form::taps * (int)sizeof(float);
-    const int bytes = pixels * Form::pixel * element_bytes;
-    return bytes > of_weights ? bytes : of_weights;
+    const int pixel = Form::pixel * element_bytes, row = strips.read.columns * pixel, ring = Form::ring * row;
+    if (gradients)
+        return ring + 2 * strips_rows * strips.gradients.columns * pixel;
+    const int with_weights = Form::read * row + Form::pixel * Form::taps * (int)sizeof(float);
+    return ring > with_weights ? ring : with_weights;
 }
 
 /* Returns how the images are divided. in: the images that are read, of which the sizes count; out: those that
@@ -117,10 +125,18 @@ Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t paddin
     do { /* strips of nearly equal groups */
         strips.groups = (count + tasks - 1) / tasks;
         strips.tasks = (count + strips.groups - 1) / strips.groups;
-        strips.columns = strips.tasks * width + Form::kernel - 1;
-        strips.bytes = strips_shared_bytes<Form>(strips, width, narrow ? 2 : 4, gradients);
+        strips.gradients.columns = strips.tasks * width;
+        strips.read.columns = strips.gradients.columns + Form::kernel - 1;
+        strips.bytes = strips_shared_bytes<Form>(strips, narrow ? 2 : 4, gradients);
         tasks = strips.tasks - 1;
     } while (tasks > 0 && strips.bytes > most);
+    const int vector = narrow ? vector_width<__half> : vector_width<float>;
+    const int pixels = strips.tasks * vector / 2; /* a thread copies a vector, and has two channels */
+    for (StripRows *rows : {&strips.read, &strips.gradients}) {
+        rows->pixels = pixels;
+        rows->rows_on = pixels / rows->columns;
+        rows->columns_on = pixels % rows->columns;
+    }
     strips.steps_of_group = (strips.out_height + strips_rows - 1) / strips_rows;
     strips.steps = in->shape[0] * strips.groups * strips.steps_of_group;
     return strips;
@@ -165,34 +181,54 @@ void launch_strips(void (*kernel)(Arguments...), const Strips &strips, cudaStrea
                  stream>>>(arguments...);
 }
 
-/* A thread's place in its block, and in copies: the first pixel and the 16 bytes of it that it copies. */
-template <typename T> struct StripThread {
-    static constexpr int vector = vector_width<T>;
-    int lane, task, c;               /* c: its channels are c and c + 1 */
-    int pixel, from_c, to_c, pixels; /* pixels: at a time */
+/* A thread's place in its block. */
+struct StripThread {
+    int lane, task, c; /* c: its channels are c and c + 1 */
     __device__ explicit StripThread(const Strips &strips)
         : lane((int)threadIdx.x % strips.lanes), task((int)threadIdx.x / strips.lanes),
           c(2 * ((int)blockIdx.y * strips.lanes + lane))
     {
-        const int vectors = 2 * strips.lanes / vector;
-        pixel = (int)threadIdx.x / vectors;
-        pixels = strips.lanes * strips.tasks / vectors;
-        to_c = (int)threadIdx.x % vectors * vector;
-        from_c = 2 * (int)blockIdx.y * strips.lanes + to_c;
     }
 };
 
-/* Begins to copy a row's pixels first..first + count to shared memory; zeros beside the image. */
-template <typename Form, typename T>
-__device__ void copy_row(T *to, const T *image, int64_t sample, int row, int first, int count, int height,
-                         int width, int pitch, const StripThread<T> &thread)
-{
-    const bool inside = row >= 0 && row < height && thread.from_c < pitch;
-    const T *from = image + ((sample * height + row) * width + first) * pitch + thread.from_c;
-    for (int p = thread.pixel; p < count; p += thread.pixels)
-        copy_16(to + p * Form::pixel + thread.to_c,
-                inside && first + p >= 0 && first + p < width ? from + (int64_t)p * pitch : nullptr);
-}
+/* A thread's first pixel of the rows that its block copies, and the channel of it. */
+template <typename Form, typename T> struct StripCopies {
+    int row, column, from_c;
+    unsigned bytes; /* to there, in shared memory */
+    __device__ StripCopies(const Strips &strips, const StripRows &rows)
+    {
+        constexpr int vector = vector_width<T>;
+        const int vectors = 2 * strips.lanes / vector, pixel = (int)threadIdx.x / vectors,
+                  c = ((int)threadIdx.x - pixel * vectors) * vector;
+        row = pixel / rows.columns;
+        column = pixel - row * rows.columns;
+        from_c = 2 * (int)blockIdx.y * strips.lanes + c;
+        bytes = (unsigned)(pixel * Form::pixel + c) * (unsigned)sizeof(T);
+    }
+    /* Begins to copy `count` rows from first_row and first_column on of a sample of this size to shared
+     * memory; zeros beside it. */
+    __device__ void begin(T *to, const T *sample, int first_row, int first_column, int count, int height,
+                          int width, int pitch, const StripRows &rows) const
+    {
+        unsigned at = shared_address(to) + bytes;
+        const T *of_channel = sample + from_c;
+        const bool copies = from_c < pitch;
+#pragma unroll 1
+        for (int r = row, i = column; r < count; at += (unsigned)(rows.pixels * Form::pixel) * sizeof(T)) {
+            const int of_row = first_row + r, of_column = first_column + i;
+            const bool inside =
+                copies && (unsigned)of_row < (unsigned)height && (unsigned)of_column < (unsigned)width;
+            copy_16_or_zeros(at, inside ? of_channel + (int64_t)(of_row * width + of_column) * pitch : sample,
+                             inside);
+            r += rows.rows_on;
+            i += rows.columns_on;
+            if (i >= rows.columns) {
+                i -= rows.columns;
+                r++;
+            }
+        }
+    }
+};
 
 /* A block's steps of one group of strips: from `row` down, two rows at a time. */
 struct StripRun {
@@ -214,26 +250,24 @@ template <typename Form> __device__ int ring_slot(int slot)
     return slot >= Form::ring ? slot - Form::ring : slot;
 }
 
-/* Begins to copy rows of the ring: row `row` of the image goes to `slot`, and so on. Returns the slot after
- * them. */
+/* Begins to copy rows of the ring: row `row` of the image goes to `slot`, and so on; the ring does not end
+ * between them. Returns the slot after them. */
 template <typename Form, typename T>
 __device__ int copy_rows(T *ring, int slot, const T *x, const StripRun &run, int row, int count,
-                         const Strips &strips, const StripThread<T> &thread)
+                         const Strips &strips, const StripCopies<Form, T> &copies)
 {
-    for (int i = 0; i < count; i++) {
-        copy_row<Form>(ring + slot * strips.columns * Form::pixel, x, run.sample, row + i,
-                       run.column - strips.padding, strips.columns, strips.in_height, strips.in_width,
-                       strips.pitch, thread);
-        slot = ring_slot<Form>(slot + 1);
-    }
-    return slot;
+    copies.begin(ring + slot * strips.read.columns * Form::pixel,
+                 x + run.sample * strips.in_height * strips.in_width * strips.pitch, row,
+                 run.column - strips.padding, count, strips.in_height, strips.in_width, strips.pitch,
+                 strips.read);
+    return ring_slot<Form>(slot + count);
 }
 
 /* Calls use(q, tap, r, pixel) for each product of a thread's pixels with one of two rows of outputs: row q,
  * column r. first: the slot of the first row of the ring that is read, which is row in_row of the image. */
 template <typename Form, typename T, int R, typename Use>
 __device__ __forceinline__ void for_products(const T *ring, int first, int in_row, const Strips &strips,
-                                             const StripThread<T> &thread, Use use)
+                                             const StripThread &thread, Use use)
 {
     constexpr int K = Form::kernel;
 #pragma unroll
@@ -241,7 +275,7 @@ __device__ __forceinline__ void for_products(const T *ring, int first, int in_ro
         if (in_row + k < 0 || in_row + k >= strips.in_height)
             continue;
         const int slot = ring_slot<Form>(first + k);
-        const T *from = ring + (slot * strips.columns + thread.task * R) * Form::pixel + 2 * thread.lane;
+        const T *from = ring + (slot * strips.read.columns + thread.task * R) * Form::pixel + 2 * thread.lane;
 #pragma unroll
         for (int i = 0; i < R + K - 1; i++) {
             float pixel[2];
@@ -256,6 +290,53 @@ __device__ __forceinline__ void for_products(const T *ring, int first, int in_ro
     }
 }
 
+/* Loads a thread's weights of all taps, through `shared`, where the block's will lie; the block meets. */
+template <typename Form>
+__device__ void load_weights(const float *weight, float *shared, const Strips &strips,
+                             const StripThread &thread, float (&weights)[Form::taps][2])
+{
+    const int first = 2 * (int)blockIdx.y * strips.lanes;
+    const int there = (strips.channels - first) * Form::taps;
+    for (int i = (int)threadIdx.x; i < 2 * strips.lanes * Form::taps; i += (int)blockDim.x)
+        shared[i] = i < there ? weight[first * Form::taps + i] : 0;
+    __syncthreads();
+    const int on = strips.flipped ? -1 : 1;
+    const float *from = shared + 2 * thread.lane * Form::taps + (strips.flipped ? Form::taps - 1 : 0);
+#pragma unroll
+    for (int tap = 0; tap < Form::taps; tap++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            weights[tap][h] = from[h * Form::taps + tap * on];
+}
+
+/* Writes a thread's outputs of two rows, as far as they are inside. */
+template <int R, typename T>
+__device__ void put_outputs(const float (&sums)[strips_rows][R][2], T *y, const StripRun &run,
+                            const Strips &strips, const StripThread &thread)
+{
+    const int column = run.column + thread.task * R;
+    const int rows = strips.out_height - run.row, columns = strips.out_width - column;
+    if (thread.c >= strips.pitch || columns <= 0)
+        return;
+    T *to =
+        y +
+        (run.sample * strips.out_height * strips.out_width + (int64_t)run.row * strips.out_width + column) *
+            strips.pitch +
+        thread.c;
+    const bool whole = rows >= strips_rows && columns >= R;
+#pragma unroll
+    for (int q = 0; q < strips_rows; q++) {
+        T *at = to;
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            if (whole || (q < rows && r < columns))
+                put(at, pack<T, 2>(sums[q][r]));
+            at += strips.pitch;
+        }
+        to += (int64_t)strips.out_width * strips.pitch;
+    }
+}
+
 /* Computes y = x * weight + bias; bias may be NULL. With flipped weights it is the data gradient. */
 template <typename Form, typename T, int R>
 __global__ void __launch_bounds__(Form::threads, Form::blocks)
@@ -264,36 +345,27 @@ __global__ void __launch_bounds__(Form::threads, Form::blocks)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     T *ring = reinterpret_cast<T *>(shared);
-    float *of_block = reinterpret_cast<float *>(shared);
-    const StripThread<T> thread(strips);
-    const int first = 2 * (int)blockIdx.y * strips.lanes;
-    for (int i = (int)threadIdx.x; i < 2 * strips.lanes * Form::taps; i += (int)blockDim.x)
-        of_block[i] = first + i / Form::taps < strips.channels ? weight[(int64_t)first * Form::taps + i] : 0;
-    __syncthreads();
-    float weights[Form::taps][2], biases[2] = {};
-#pragma unroll
-    for (int tap = 0; tap < Form::taps; tap++)
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            weights[tap][h] =
-                of_block[(2 * thread.lane + h) * Form::taps + (strips.flipped ? Form::taps - 1 - tap : tap)];
-    const bool writes = thread.c < strips.pitch;
-    if (bias && writes)
-        load(bias + thread.c, biases);
+    const StripThread thread(strips);
+    const StripCopies<Form, T> copies(strips, strips.read);
     const int64_t last = strips.steps * (blockIdx.x + 1) / gridDim.x;
     int64_t step = strips.steps * blockIdx.x / gridDim.x;
-    while (step < last) {
-        StripRun run(step, last, R, strips);
-        __syncthreads(); /* nobody reads what was there */
-        int next = copy_rows<Form>(ring, 0, x, run, run.row - strips.padding, Form::read, strips, thread),
-            slot = 0;
+    StripRun run(step, last, R, strips);
+    int next = copy_rows<Form>(ring, 0, x, run, run.row - strips.padding, Form::read, strips, copies),
+        slot = 0;
+    float weights[Form::taps][2], biases[2] = {};
+    load_weights<Form>(weight,
+                       reinterpret_cast<float *>(ring + Form::read * strips.read.columns * Form::pixel),
+                       strips, thread, weights);
+    if (bias && thread.c < strips.pitch)
+        load(bias + thread.c, biases);
+    while (true) {
         for (; step < run.end; step++, run.row += strips_rows) {
             copies_close();
             copies_wait<0>();
             __syncthreads();
             if (step + 1 < run.end)
                 next = copy_rows<Form>(ring, next, x, run, run.row - strips.padding + Form::read, strips_rows,
-                                       strips, thread);
+                                       strips, copies);
             float sums[strips_rows][R][2];
 #pragma unroll
             for (int q = 0; q < strips_rows; q++)
@@ -308,28 +380,24 @@ __global__ void __launch_bounds__(Form::threads, Form::blocks)
                                          sums[q][r][1] = fmaf(pixel[1], weights[tap][1], sums[q][r][1]);
                                      });
             slot = ring_slot<Form>(slot + strips_rows);
-            const int column = run.column + thread.task * R;
-            T *to = y +
-                    ((run.sample * strips.out_height + run.row) * strips.out_width + column) * strips.pitch +
-                    thread.c;
-#pragma unroll
-            for (int q = 0; q < strips_rows; q++)
-#pragma unroll
-                for (int r = 0; r < R; r++)
-                    if (writes && run.row + q < strips.out_height && column + r < strips.out_width)
-                        put(to + ((int64_t)q * strips.out_width + r) * strips.pitch, pack<T, 2>(sums[q][r]));
+            put_outputs<R>(sums, y, run, strips, thread);
         }
+        if (step >= last)
+            return;
+        run = StripRun(step, last, R, strips);
+        __syncthreads(); /* nobody reads what was there */
+        slot = 0;
+        next = copy_rows<Form>(ring, 0, x, run, run.row - strips.padding, Form::read, strips, copies);
     }
 }
 
 /* Begins to copy two rows of dy. */
 template <typename Form, typename T>
-__device__ void copy_gradients(T *to, const T *dy, const StripRun &run, int row, int columns,
-                               const Strips &strips, const StripThread<T> &thread)
+__device__ void copy_gradients(T *to, const T *dy, const StripRun &run, int row, const Strips &strips,
+                               const StripCopies<Form, T> &copies)
 {
-    for (int q = 0; q < strips_rows; q++)
-        copy_row<Form>(to + q * columns * Form::pixel, dy, run.sample, row + q, run.column, columns,
-                       strips.out_height, strips.out_width, strips.pitch, thread);
+    copies.begin(to, dy + run.sample * strips.out_height * strips.out_width * strips.pitch, row, run.column,
+                 strips_rows, strips.out_height, strips.out_width, strips.pitch, strips.gradients);
 }
 
 /* Computes the sums of dy * x over each block's steps, and after the taps those of dy alone:
@@ -340,9 +408,10 @@ __global__ void __launch_bounds__(Form::threads, Form::blocks)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     T *ring = reinterpret_cast<T *>(shared);
-    const StripThread<T> thread(strips);
-    const int columns = strips.tasks * R; /* of dy */
-    T *of_y = ring + Form::ring * strips.columns * Form::pixel;
+    const int columns = strips.gradients.columns;
+    const StripThread thread(strips);
+    const StripCopies<Form, T> copies(strips, strips.read), of_dy(strips, strips.gradients);
+    T *of_y = ring + Form::ring * strips.read.columns * Form::pixel;
     float sums[Form::taps + 1][2];
 #pragma unroll
     for (int tap = 0; tap <= Form::taps; tap++)
@@ -352,19 +421,19 @@ __global__ void __launch_bounds__(Form::threads, Form::blocks)
     while (step < last) {
         StripRun run(step, last, R, strips);
         __syncthreads(); /* nobody reads what was there */
-        int next = copy_rows<Form>(ring, 0, x, run, run.row - strips.padding, Form::read, strips, thread),
+        int next = copy_rows<Form>(ring, 0, x, run, run.row - strips.padding, Form::read, strips, copies),
             slot = 0;
         int half = 0;
-        copy_gradients<Form>(of_y, dy, run, run.row, columns, strips, thread);
+        copy_gradients<Form>(of_y, dy, run, run.row, strips, of_dy);
         for (; step < run.end; step++, run.row += strips_rows) {
             copies_close();
             copies_wait<0>();
             __syncthreads();
             if (step + 1 < run.end) {
                 next = copy_rows<Form>(ring, next, x, run, run.row - strips.padding + Form::read, strips_rows,
-                                       strips, thread);
+                                       strips, copies);
                 copy_gradients<Form>(of_y + (half ^ 1) * strips_rows * columns * Form::pixel, dy, run,
-                                     run.row + strips_rows, columns, strips, thread);
+                                     run.row + strips_rows, strips, of_dy);
             }
             float gradients[strips_rows][R][2];
             const T *from =
