@@ -33,8 +33,8 @@ template <int K, int Lanes> struct StripForm {
     static constexpr int shared_most = K == 7 ? 232448 : 76800;
 };
 
-/* Rows of pixels that a block copies, which lie one after the other in shared memory: a thread copies 16 bytes
- * of every so many pixels. */
+/* Rows of pixels that a block copies, which lie one after the other in shared memory: a thread copies 16
+ * bytes of every so many pixels. */
 struct StripRows {
     int columns;
     int pixels, rows_on, columns_on; /* from one of a thread's pixels to the next */
@@ -92,8 +92,8 @@ inline int strip_width(int kernel, int64_t out_width)
     return best;
 }
 
-/* Returns the bytes of shared memory of a block. gradients: with two steps' rows of dy; else with the weights,
- * at first, behind the rows of the first step. */
+/* Returns the bytes of shared memory of a block. gradients: with two steps' rows of dy; else with the
+ * weights, at first, behind the rows of the first step. */
 template <typename Form> int strips_shared_bytes(const Strips &strips, int element_bytes, bool gradients)
 {
     const int pixel = Form::pixel * element_bytes, row = strips.read.columns * pixel, ring = Form::ring * row;
