@@ -37,6 +37,9 @@ static FshStatus open_file(SplitFile *file, const char *path, const OpenRequest 
     FshStatus status = file_map(path, &file->mapping, error);
     if (status)
         return status;
+    if (!file->mapping.length && !file->written_by_us) /* a manifest tells its length */
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "%s: has 0 bytes, and even an empty tar has some: " TAR_CUT_SHORT, path);
     /* Only headers are looked at: without this a disk would read everything between them too. */
     if (file->mapping.length)
         (void)madvise((void *)file->mapping.bytes, (size_t)file->mapping.length, MADV_RANDOM);

@@ -248,16 +248,16 @@ static FshStatus check_end(TarCursor *cursor, FshError *error)
     return status;
 }
 
-/* Ends the walk where no byte is left. */
+/* Ends the walk where no byte is left: after a member, or, where there is none, after an end marker. */
 static FshStatus end_walk(const TarCursor *cursor, FshError *error)
 {
     const uint64_t length = cursor->source->length;
-    if (!cursor->as_stream || (cursor->marked_end && cursor->offset <= length))
+    if (!cursor->as_stream || (cursor->offset && cursor->offset <= length))
         return FSH_OK;
-    return fsh_error_set(
-        error, FSH_ERR_CORRUPT, "byte %" PRIu64 ": %s", cursor->offset < length ? cursor->offset : length,
-        cursor->offset > length ? "the tar ends within its last file: " TAR_CUT_SHORT
-                                : "ends without an end marker; it may have been " TAR_CUT_SHORT);
+    return fsh_error_set(error, FSH_ERR_CORRUPT, "byte %" PRIu64 ": %s",
+                         cursor->offset < length ? cursor->offset : length,
+                         cursor->offset > length ? "the tar ends within its last file: " TAR_CUT_SHORT
+                                                 : "the tar has no bytes: " TAR_CUT_SHORT);
 }
 
 /* Copies the next header, and in a stream passes over end markers before it; *end_ret: there is none. */

@@ -48,8 +48,8 @@ bool fsh_tar_sniff(const uint8_t *bytes, uint64_t length);
  *
  * As a stream, it goes on after an end marker (tars that cat has joined are one) and reads the maps of
  * sparse members, which cursor->sparse then has. Wrong records of pax headers, and global ones, are passed
- * over. A member may end after the file, which its content and the next step then tell. A tar without its
- * end marker is FSH_ERR_CORRUPT. */
+ * over. A member may end after the file, which its content and the next step then tell. A tar of no bytes is
+ * FSH_ERR_CORRUPT. */
 FshStatus fsh_tar_next(TarCursor *cursor, TarMember *member, FshError *error);
 /* Frees what the cursor owns, not its source. */
 void fsh_tar_free(TarCursor *cursor);

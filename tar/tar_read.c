@@ -31,8 +31,9 @@ struct TarReader {
     TarMember member;
     bool readable; /* member's content can be read, and was not yet */
     bool ended;
-    uint64_t hidden_count;
-    Buffer name; /* path of the current entry */
+    uint64_t hidden_count, unmarked_count;
+    char *first_unmarked; /* owned; NULL: none */
+    Buffer name;          /* path of the current entry */
     char reason[512];
 };
 
@@ -159,6 +160,7 @@ void tar_reader_close(TarReader **reader)
     close_level(&closed->levels[1]);
     close_file(&closed->levels[0]);
     buffer_free(&closed->name);
+    free(closed->first_unmarked);
     free(closed);
     *reader = NULL;
 }
@@ -175,6 +177,13 @@ void tar_reader_position(const TarReader *reader, uint64_t *position_ret, uint64
 uint64_t tar_reader_hidden_count(const TarReader *reader)
 {
     return reader->hidden_count;
+}
+
+uint64_t tar_reader_unmarked(const TarReader *reader, const char **first_ret)
+{
+    if (reader->unmarked_count)
+        *first_ret = reader->first_unmarked;
+    return reader->unmarked_count;
 }
 
 /* ---- names ---- */
@@ -329,14 +338,21 @@ static FshStatus open_inner(TarReader *reader, bool *opened_ret, bool *refused_r
 }
 
 /* Leaves the current tar and goes on after it. */
-static void leave_level(TarReader *reader)
+static FshStatus leave_level(TarReader *reader, FshError *error)
 {
+    const Level *level = reader->level;
+    if (!level->broken && !level->cursor.marked_end && reader->unmarked_count++ == 0) {
+        reader->first_unmarked = strdup(level->path);
+        if (!reader->first_unmarked)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", level->path);
+    }
     if (reader->level == &reader->levels[0]) {
         reader->ended = true;
-        return;
+        return FSH_OK;
     }
     close_level(reader->level);
     reader->level = &reader->levels[0];
+    return FSH_OK;
 }
 
 /* Handles the member just met. Sets *given_ret to whether it is an entry for the caller. */
@@ -388,8 +404,7 @@ static FshStatus step(TarReader *reader, TarEntry *entry, bool *given_ret, FshEr
     }
     if (reader->member.path)
         return take_member(reader, entry, given_ret, error);
-    leave_level(reader);
-    return FSH_OK;
+    return leave_level(reader, error);
 }
 
 FshStatus tar_reader_next(TarReader *reader, TarEntry *entry, FshError *error)

@@ -61,8 +61,9 @@ FshStatus tar_reader_name(TarReader *reader, const char *name, FshError *error);
 
 /* Sets *entry to the next file. Damage ends the walk, not the run: the last entry then has the tar's own path
  * (the inner one's, if that is damaged; the outer goes on), and its reason says what is damaged and at which
- * byte of the (uncompressed) tar. A tar without its end marker is damaged: it may have been cut off. Several
- * tars one after another (cat) are read as one. FSH_ERR_SYSTEM: reading failed; FSH_ERR_MEMORY. */
+ * byte of the (uncompressed) tar. Several tars one after another (cat) are read as one. A tar without its end
+ * marker is none that is damaged: tar_reader_unmarked counts it. FSH_ERR_SYSTEM: reading failed;
+ * FSH_ERR_MEMORY. */
 FshStatus tar_reader_next(TarReader *reader, TarEntry *entry, FshError *error);
 
 /* Reads the whole content of the last entry, once. FSH_ERR_USAGE: there is none to read. FSH_ERR_CORRUPT: the
@@ -75,6 +76,11 @@ FshStatus tar_reader_content(TarReader *reader, Buffer *content, uint64_t most, 
 void tar_reader_position(const TarReader *reader, uint64_t *position_ret, uint64_t *extent_ret);
 /* Returns how many files were skipped so far because a part of their name begins with ".". */
 uint64_t tar_reader_hidden_count(const TarReader *reader);
+
+/* Returns how many tars, the inner ones among them, came to their end so far without an end marker: some
+ * programs write none, and a tar that is cut short between two members looks the same. *first_ret: what
+ * messages call the first, the reader's; left alone where there is none. */
+uint64_t tar_reader_unmarked(const TarReader *reader, const char **first_ret);
 
 /* Frees and sets to NULL; NULL is fine. */
 void tar_reader_close(TarReader **reader);

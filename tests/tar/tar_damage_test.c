@@ -187,8 +187,7 @@ TEST_IN_FOLDER(test_a_cut_tar_tells_where, folder)
         const char *listing;
     } cuts[] = {
         {2048 + 100, "a (5)\nb/b (6)\n(tar): is damaged at byte 2048: "}, /* in a header */
-        {2048, "a (5)\nb/b (6)\n(tar): is damaged at byte 2048: ends without an end marker"},
-        {2048 + 512 + 100, "a (5)\nb/b (6)\nc (5000)\n"}, /* in content */
+        {2048 + 512 + 100, "a (5)\nb/b (6)\nc (5000)\n"},                 /* in content */
         {1024 + 512 + 2, "a (5)\nb/b (6)\n"},
     };
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
@@ -203,6 +202,30 @@ TEST_IN_FOLDER(test_a_cut_tar_tells_where, folder)
         }
     }
     free(bytes);
+}
+
+/* Some programs write no end marker: a tar without one is whole, and counted. */
+TEST_IN_FOLDER(test_a_tar_without_an_end_marker_is_counted, folder)
+{
+    const char *path = tar_write_small(folder, "a.tar"), *inner = test_path(folder, "b.tar"), *first = NULL;
+    TarWriter *writer = tar_begin(inner);
+    TarReader *reader = NULL;
+    TarEntry entry;
+    FshError error = {0};
+    test_file_truncate(path, 2048);
+    tar_add_file(writer, "x/in.tar", path);
+    tar_finish(&writer);
+    assert_tar_listing(path, "a (5)\nb/b (6)\n0 hidden\n");
+    assert_tar_listing(inner, "x/in/a (5)\nx/in/b/b (6)\n0 hidden\n");
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tar_reader_open(&reader, i ? inner : path, &error), &error);
+        do
+            assert_ok(tar_reader_next(reader, &entry, &error), &error);
+        while (entry.path);
+        assert_int_equal(tar_reader_unmarked(reader, &first), 1);
+        assert_string_equal(first, i ? "x/in.tar" : path);
+        tar_reader_close(&reader);
+    }
 }
 
 TEST_IN_FOLDER(test_garbage_ends_the_walk_with_its_place, folder)

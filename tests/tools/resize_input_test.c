@@ -130,6 +130,21 @@ TEST_IN_FOLDER(test_a_tar_that_ends_early_gives_what_is_there, folder)
     assert_false(exists(test_path(folder, "out/003.jpg")));
 }
 
+/* Some programs write no end marker, and fpack takes such a tar too: nothing failed. */
+TEST_IN_FOLDER(test_a_tar_without_an_end_marker_is_taken_with_a_warning, folder)
+{
+    const RunOptions here = {.folder = folder->path};
+    write_many(folder, "in", 2, 60);
+    shell(folder, "tar cf a.tar -b 1 -C in 000.jpg 001.jpg");
+    test_file_truncate(test_path(folder, "a.tar"), -1024);
+    RunResult result = run_program(&here, "fresize", "--max-size=20", "a.tar", "out", NULL);
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err, "fresize: 2 images: 2 resized");
+    assert_contains(result.err, "fresize: warning: a.tar: 1 tar without an end marker: either the writer");
+    run_result_free(&result);
+    run_ok("fresize", "--max-size=20", "--check", test_path(folder, "a.tar"), test_path(folder, "out"), NULL);
+}
+
 /* Neither is a folder of this name made, nor is a pipe taken for something that is no tar. */
 TEST_IN_FOLDER(test_streams_are_refused, folder)
 {

@@ -262,6 +262,22 @@ TEST_IN_FOLDER(test_a_tar_without_its_end_is_told, folder)
     run_result_free(&result);
 }
 
+/* A tar of no bytes was no tar yet, or is none any more: in a list of tars it is refused by its name. */
+TEST_IN_FOLDER(test_a_tar_of_no_bytes_is_refused, folder)
+{
+    const char *tars = test_path(folder, "tars"), *packed = test_path(folder, "packed");
+    (void)write_tar(folder, "tars/train-000000.tar", 0, 3);
+    test_file_write(test_path(folder, "tars/train-000001.tar"), "", 0);
+    RunResult result = run_expecting(1, "fpack", tars, packed, NULL);
+    assert_contains(result.err, "tars/train-000001.tar: has 0 bytes");
+    assert_contains(result.err, "copy or download it again");
+    assert_false(file_exists(packed));
+    run_result_free(&result);
+    result = run_expecting(1, "fverify", tars, NULL);
+    assert_contains(result.out, "train-000001.tar: has 0 bytes");
+    run_result_free(&result);
+}
+
 /* Wherever a tar that a manifest lists is cut, between two members or samples or in one, that is one problem:
  * its index, its hash and its samples are wrong for no other reason. */
 TEST_IN_FOLDER(test_a_cut_of_a_listed_tar_is_one_problem, folder)

@@ -482,6 +482,15 @@ static FshStatus refuse_nothing(const Run *run, FshError *error)
                      (unsigned long long)run->summary->other_count, text_plural(run->summary->other_count));
 }
 
+/* Notes in the summary which tars of the source may be cut short where nothing else shows it. */
+static void note_unmarked(const Run *run)
+{
+    ResizeSummary *summary = run->summary;
+    const char *first = "";
+    summary->unmarked_count = resize_source_unmarked(run->source, &first);
+    (void)snprintf(summary->unmarked_first, sizeof summary->unmarked_first, "%s", first);
+}
+
 FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, void *context,
                      ResizeSummary *summary, FshError *error)
 {
@@ -509,6 +518,7 @@ FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, v
     if (!status)
         status = run_images(&run, error);
     summary->hidden_count = resize_source_hidden_count(run.source);
+    note_unmarked(&run);
     const FshStatus refused = status ? FSH_OK : refuse_nothing(&run, error);
     const bool nothing = refused != FSH_OK;
     status = nothing ? refused : status;

@@ -43,6 +43,8 @@ typedef struct ResizeSummary {
     uint64_t other_count;               /* files that are no images */
     uint64_t outside_count;             /* images below neither side's folder */
     char outside_first[PATH_MAX];       /* the first of them */
+    uint64_t unmarked_count;            /* tars of the source without an end marker */
+    char unmarked_first[PATH_MAX];      /* the first of them */
     uint64_t hidden_count;              /* names that begin with "." */
     uint64_t unread_count;              /* failed, folders too, as the system could not read them */
     uint64_t untold_count;              /* failed, and on_failure was not called: see resize_run */

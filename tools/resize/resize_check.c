@@ -11,6 +11,7 @@
 #include "common/pool.h"
 #include "common/progress.h"
 #include "tar/tar_read.h"
+#include "tar/tar_source.h"
 #include "common/walk.h"
 #include "imaging/shrink_names.h"
 #include "tools/resize/resize_range.h"
@@ -360,6 +361,7 @@ static FshStatus check_tar(Check *check, FshError *error)
     TarReader *reader = NULL;
     TarEntry entry = {0};
     Buffer content = {0};
+    const char *unmarked = NULL;
     FshStatus status = name_claims_new(&check->seen, false, error);
     if (!status)
         status = name_claims_new(&check->whole, false, error);
@@ -369,6 +371,9 @@ static FshStatus check_tar(Check *check, FshError *error)
         content.length = 0;
         status = check_entry(check, reader, &entry, &content, error);
     }
+    if (!status && tar_reader_unmarked(reader, &unmarked))
+        (void)snprintf(check->tar_reason, sizeof check->tar_reason,
+                       "ends without an end marker: it was " TAR_CUT_SHORT);
     buffer_free(&content);
     tar_reader_close(&reader);
     return status;

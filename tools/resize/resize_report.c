@@ -282,6 +282,15 @@ static void print_warnings(FILE *stream, const char *program, const ResizeSummar
                       "missing; end "
                       "that one first, then repeat this one\n",
                       program);
+    if (summary->unmarked_count) {
+        (void)fprintf(stream, "%s: warning: ", program);
+        program_print_text(stream, summary->unmarked_first);
+        (void)fprintf(stream,
+                      ": %" PRIu64
+                      " tar%s without an end marker: either the writer makes none, or something was cut "
+                      "short between two members, and is to be copied again\n",
+                      summary->unmarked_count, text_plural(summary->unmarked_count));
+    }
     if (summary->outside_count) {
         (void)fprintf(stream, "%s: warning: ", program);
         program_print_text(stream, summary->outside_first);

@@ -199,6 +199,11 @@ static FshStatus next_line(ResizeSource *source, ResizeItem *item, bool *end_ret
     return FSH_OK;
 }
 
+uint64_t resize_source_unmarked(const ResizeSource *source, const char **first_ret)
+{
+    return source->tar ? tar_reader_unmarked(source->tar, first_ret) : 0;
+}
+
 /* ---- pairs ---- */
 
 /* Finds the one folder on the path that is named like a side: *side_ret, at *begin_ret in the path. Returns

@@ -78,6 +78,9 @@ void resize_source_position(const ResizeSource *source, uint64_t *position_ret, 
 /* Returns how many names were passed over so far because they begin with ".". */
 uint64_t resize_source_hidden_count(const ResizeSource *source);
 
+/* Returns how many tars came to their end so far without an end marker, as tar_reader_unmarked does. */
+uint64_t resize_source_unmarked(const ResizeSource *source, const char **first_ret);
+
 /* Finds the partner of an item of pairs, below root: the file item->partner names, else the one image in that
  * folder whose name is the same but for the extension. FSH_ERR_NOT_FOUND: there is none; FSH_ERR_MISMATCH:
  * there are several. */
