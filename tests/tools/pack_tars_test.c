@@ -292,6 +292,27 @@ TEST_IN_FOLDER(test_splits_in_capitals_in_a_tar_are_warned_about, folder)
     run_result_free(&result);
 }
 
+/* Beside folders of splits it is no class, so that no sample gets one: the folder that it is about is named,
+ * and is left alone where its split is there. */
+TEST_IN_FOLDER(test_a_split_in_capitals_beside_others_in_a_tar_is_named, folder)
+{
+    static const char *const beside[] = {"photos/train/cat/x.jpg", "photos/VAL/cat/y.jpg", NULL},
+                             *const flat[] = {"train/cat/x.jpg", "Val/y.jpg", NULL},
+                             *const there[] = {"train/cat/x.jpg", "Training/cat/y.jpg", NULL};
+    const char *never = test_path(folder, "never");
+    RunResult result =
+        run_expecting(1, "fpack", images_tar(folder, test_path(folder, "a.tar"), beside), never, NULL);
+    assert_contains(result.err, "a.tar: 'VAL' lies beside the splits, and its images have neither split nor "
+                                "class; if it is one, call the folder val, in small letters");
+    run_result_free(&result);
+    result = run_expecting(1, "fpack", images_tar(folder, test_path(folder, "b.tar"), flat), never, NULL);
+    assert_contains(result.err, "b.tar: 'Val' lies beside the splits");
+    run_result_free(&result);
+    result = run_expecting(1, "fpack", images_tar(folder, test_path(folder, "c.tar"), there), never, NULL);
+    assert_contains(result.err, "c.tar: none of its samples (2) has a label");
+    run_result_free(&result);
+}
+
 /* What has neither label nor source, and what has sides of two sizes. */
 TEST_IN_FOLDER(test_what_a_tar_does_not_tell_is_no_part_of_a_message, folder)
 {

@@ -1,5 +1,6 @@
 /* pack_folder_keys.c - class folders inside a tar, as fresize and tar make them: the paths of members say
  * split and class, as folders do for pack_classes.c, where no member is a label. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,31 @@ static FshStatus warn_capitals(PackKeyed *keyed, FshError *error)
     return status;
 }
 
+/* Refuses a folder that is called as a split is but for capitals, where others are splits: its samples would
+ * have neither split nor class, nor would any then. */
+static FshStatus refuse_capitals(const PackKeyed *keyed, size_t shared, FshError *error)
+{
+    char name[32]; /* longer ones are no split's */
+    bool there[PACK_SPLITS + 1] = {false};
+    for (uint64_t i = 0; i < keyed->sample_count; i++)
+        there[split_at(&keyed->samples[i], shared)] = true;
+    for (uint64_t i = 0; i < keyed->sample_count; i++) {
+        const PackSample *sample = &keyed->samples[i];
+        const size_t bytes = folder_bytes(sample, shared);
+        if (!bytes || bytes >= sizeof name)
+            continue;
+        (void)snprintf(name, sizeof name, "%.*s", (int)bytes, sample->key + shared);
+        const char *small = fsh_split_in_small_letters(name);
+        if (small && !there[pack_split_by_name(small, strlen(small))])
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: '%s' lies beside the splits, and its images have neither split nor "
+                                 "class; if it is one, call the folder %s, in small letters, or say with "
+                                 "--labels what they are",
+                                 keyed->found->root, name, small);
+    }
+    return FSH_OK;
+}
+
 FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *error)
 {
     size_t text_bytes = 0;
@@ -164,8 +190,9 @@ FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *e
         in_splits += split_at(&keyed->samples[i], shared) != PACK_SPLITS;
         text_bytes += keyed->samples[i].key_bytes;
     }
-    if (!keyed->sample_count || (in_splits && in_splits < keyed->sample_count) ||
-        (!in_splits && is_folder_of_folders(keyed, shared)))
+    if (in_splits && in_splits < keyed->sample_count)
+        return refuse_capitals(keyed, shared, error);
+    if (!keyed->sample_count || (!in_splits && is_folder_of_folders(keyed, shared)))
         return FSH_OK;
     char *storage = malloc(text_bytes), *next = storage;
     const char **texts = malloc(keyed->sample_count * sizeof *texts);
