@@ -174,6 +174,16 @@ const char *fsh_split_in_small_letters(const char *name)
     return NULL;
 }
 
+bool fsh_are_split_names(char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (fsh_split_of_folder(names[i], strlen(names[i])) == FSH_SPLIT_COUNT &&
+            !fsh_split_in_small_letters(names[i]))
+            return false;
+    }
+    return count > 0;
+}
+
 /* ---- lists ---- */
 
 FshStatus fsh_names_copy(char ***copy_ret, const char *const *names, size_t count, FshError *error)

@@ -21,6 +21,9 @@ bool fsh_split_name_valid(const char *name);
 /* Returns the name under which a folder would be that of a split, "train" of "Train" and "TRAIN"; NULL: it is
  * so as it is called, or is none in small letters either. */
 const char *fsh_split_in_small_letters(const char *name);
+/* Returns whether each name is that of a split's folder, in small letters or not, and there is one: then none
+ * is a class. */
+bool fsh_are_split_names(char *const *names, size_t count);
 /* Returns the last part of path, slashes at its end left out: "b" of "a/b/"; *length_ret is its length. What
  * stands before it in path is its folder. */
 const char *fsh_path_name(const char *path, size_t *length_ret);

@@ -343,7 +343,7 @@ TEST_IN_FOLDER(test_pairs_that_look_like_classes_are_warned_about, folder)
     run_result_free(&result);
 }
 
-/* As by fpack. A class that is called Test and has images in it is one. */
+/* As by fpack. A class that is called Test and has images in it is one, beside a class. */
 TEST_IN_FOLDER(test_splits_in_capitals_are_warned_about, folder)
 {
     (void)pack_colours(folder, 8, 2);
@@ -355,6 +355,7 @@ TEST_IN_FOLDER(test_splits_in_capitals_are_warned_about, folder)
             test_path(folder, "run"), "--model", "conv8", images);
     assert_int_equal(rename(test_path(folder, "images/val"), test_path(folder, "images/Val")), 0);
     assert_int_equal(rename(test_path(folder, "images/Val/red"), test_path(folder, "images/Test")), 0);
+    assert_int_equal(rename(test_path(folder, "images/Val/green"), test_path(folder, "images/green")), 0);
     RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", images);
     assert_contains(result.err,
                     "images: 'TRAIN' is taken for a class, of which all its images are; if it is a "
@@ -364,6 +365,8 @@ TEST_IN_FOLDER(test_splits_in_capitals_are_warned_about, folder)
     assert_contains_not(result.err, "'Test'");
     assert_contains_not(result.err, "fpack --pairs");
     run_result_free(&result);
+    assert_int_equal(rename(test_path(folder, "images/green"), test_path(folder, "green")), 0);
+    SAYS(0, "images: 'Test' is taken for a class", "--dry-run", "--model", "conv8", images);
     assert_int_equal(rename(test_path(folder, "images/Val"), test_path(folder, "elsewhere")), 0);
     assert_int_equal(rename(test_path(folder, "images/Test"), test_path(folder, "none")), 0);
     REFUSED(

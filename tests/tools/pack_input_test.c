@@ -342,10 +342,11 @@ TEST_IN_FOLDER(test_a_flat_val_is_told_in_few_lines, folder)
     run_result_free(&result);
 }
 
-/* A class that is called Test and has images in it is one. */
+/* A class that is called Test and has images in it is one, beside a class. */
 TEST_IN_FOLDER(test_splits_in_capitals_are_warned_about, folder)
 {
     source_two_classes(test_path(folder, "photos/Train"));
+    source_class(test_path(folder, "photos"), "owl", 1);
     source_class(test_path(folder, "photos"), "Test", 3);
     RunResult result =
         run_expecting(0, "fpack", test_path(folder, "photos"), test_path(folder, "shards"), NULL);
@@ -355,6 +356,25 @@ TEST_IN_FOLDER(test_splits_in_capitals_are_warned_about, folder)
                     "split, call the folder train, in small letters\n");
     assert_contains_not(result.err, "'Test'");
     assert_contains_not(result.err, "--pairs");
+    run_result_free(&result);
+}
+
+/* Where no folder can be a class, images lie in splits; beside folders of splits they do, too. */
+TEST_IN_FOLDER(test_flat_splits_in_capitals_are_warned_about, folder)
+{
+    const char *photos = test_path(folder, "photos");
+    source_class(photos, "Train", 4);
+    source_class(photos, "Val", 4);
+    RunResult result = run_expecting(0, "fpack", photos, test_path(folder, "a"), NULL);
+    assert_contains(result.err, "photos: 'Train' is taken for a class, of which all its images are; if it is "
+                                "a split, call the folder train, in small letters\n");
+    assert_contains(result.err, "photos: 'Val' is taken for a class");
+    assert_contains_not(result.err, "--pairs"); /* of the same names */
+    run_result_free(&result);
+    source_two_classes(test_path(folder, "photos/train"));
+    result = run_expecting(0, "fpack", photos, test_path(folder, "b"), NULL);
+    assert_contains(result.err, "photos: 'Val' lies beside the splits");
+    assert_contains_not(result.err, "'Train'");
     run_result_free(&result);
 }
 

@@ -280,8 +280,9 @@ TEST_IN_FOLDER(test_class_folders_in_a_tar_are_classes, folder)
 
 TEST_IN_FOLDER(test_splits_in_capitals_in_a_tar_are_warned_about, folder)
 {
-    static const char *const names[] = {"Train/cat/x.jpg", "Train/owl/x.jpg", "VAL/cat/y.jpg", "Test/z.jpg",
-                                        NULL};
+    static const char *const names[] = {"Train/cat/x.jpg", "Train/owl/x.jpg", "VAL/cat/y.jpg",
+                                        "Test/z.jpg",      "owl/z.jpg",       NULL},
+                             *const flat[] = {"photos/Train/x.jpg", "photos/Val/y.jpg", NULL};
     const char *tar = images_tar(folder, test_path(folder, "photos.tar"), names);
     RunResult result = run_expecting(0, "fpack", tar, test_path(folder, "shards"), NULL);
     assert_contains(result.err,
@@ -289,6 +290,11 @@ TEST_IN_FOLDER(test_splits_in_capitals_in_a_tar_are_warned_about, folder)
                     "is a split, call the folder train, in small letters\n");
     assert_contains(result.err, "photos.tar: 'VAL' is taken for a class");
     assert_contains_not(result.err, "'Test'"); /* of images */
+    run_result_free(&result);
+    result = run_expecting(0, "fpack", images_tar(folder, test_path(folder, "flat.tar"), flat),
+                           test_path(folder, "other"), NULL);
+    assert_contains(result.err, "flat.tar: 'Train' is taken for a class");
+    assert_contains(result.err, "flat.tar: 'Val' is taken for a class");
     run_result_free(&result);
 }
 

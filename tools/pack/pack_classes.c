@@ -438,28 +438,48 @@ static bool has_split(const Layout *layout, const char *name)
     return false;
 }
 
-/* Warns of folders that are called Train, VAL and the like, and have folders in them: names of splits are of
- * small letters. *found_ret: there are such. */
+/* Returns whether an image lies in the folder, or below it. */
+static bool holds_images(const PackKeyed *keyed, const char *folder)
+{
+    const size_t bytes = strlen(folder);
+    for (uint64_t i = 0; i < keyed->found->files.count; i++) {
+        const char *path = keyed->found->files.files[i].path;
+        if (keyed->found->is_image[i] && strncmp(path, folder, bytes) == 0 && path[bytes] == '/')
+            return true;
+    }
+    return false;
+}
+
+/* Returns whether a folder that is called Train, VAL and the like is most likely a split: it has folders in
+ * it, or images where nothing beside it can be a class. */
+static bool may_be_split(const PackKeyed *keyed, const char *name, bool alone)
+{
+    char path[PATH_MAX];
+    NameList folders = {0};
+    if (file_join(path, sizeof path, keyed->found->root, name, NULL) ||
+        list_folders(path, true, &folders, NULL))
+        return false;
+    const bool has_folders = folders.count > 0;
+    names_free(&folders);
+    return has_folders || (alone && holds_images(keyed, name));
+}
+
+/* Warns of folders that are called Train, VAL and the like, and are most likely splits: names of splits are
+ * of small letters. *found_ret: there are such. */
 static FshStatus warn_capitals(PackKeyed *keyed, const Layout *layout, bool *found_ret, FshError *error)
 {
     const bool in_splits = layout->roots[0].name[0] != '\0';
     NameList top = {0};
     FshStatus status = in_splits ? list_folders(keyed->found->root, true, &top, error) : FSH_OK;
     const NameList *names = in_splits ? &top : &layout->classes;
+    const bool alone = in_splits || fsh_are_split_names(names->names, names->count);
     *found_ret = false;
     for (size_t i = 0; i < names->count && !status; i++) {
         const char *name = names->names[i], *small = fsh_split_in_small_letters(name);
-        char path[PATH_MAX];
-        NameList folders = {0};
-        if (!small || has_split(layout, small) ||
-            file_join(path, sizeof path, keyed->found->root, name, NULL) ||
-            list_folders(path, true, &folders, NULL))
+        if (!small || has_split(layout, small) || !may_be_split(keyed, name, alone))
             continue;
-        if (folders.count) {
-            *found_ret = !in_splits;
-            status = keyed_warn_capitals(keyed, name, small, !in_splits, error);
-        }
-        names_free(&folders);
+        *found_ret = !in_splits;
+        status = keyed_warn_capitals(keyed, name, small, !in_splits, error);
     }
     names_free(&top);
     return status;

@@ -138,16 +138,19 @@ static bool is_folder_of_folders(const PackKeyed *keyed, size_t shared)
     return deeper;
 }
 
-/* Warns of classes that are called Train, VAL and the like, and have folders in them. */
+/* Warns of classes that are called Train, VAL and the like, and have folders in them, or no class beside them
+ * that is called otherwise. */
 static FshStatus warn_capitals(PackKeyed *keyed, FshError *error)
 {
+    const bool alone = fsh_are_split_names(keyed->class_names, keyed->class_count);
     FshStatus status = FSH_OK;
     for (size_t c = 0; c < keyed->class_count && !status; c++) {
         const char *name = keyed->class_names[c], *small = fsh_split_in_small_letters(name);
-        bool deeper = false;
-        for (uint64_t i = 0; small && i < keyed->sample_count && !deeper; i++)
-            deeper = keyed->samples[i].label == (int32_t)c && in_folder(&keyed->samples[i], strlen(name) + 1);
-        if (deeper)
+        bool is_split = small && alone;
+        for (uint64_t i = 0; small && i < keyed->sample_count && !is_split; i++)
+            is_split =
+                keyed->samples[i].label == (int32_t)c && in_folder(&keyed->samples[i], strlen(name) + 1);
+        if (is_split)
             status = keyed_warn_capitals(keyed, name, small, true, error);
     }
     return status;

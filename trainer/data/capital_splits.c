@@ -12,6 +12,8 @@ const char *capital_split(const FshSplit *split, size_t class_number)
     bool deeper = false;
     if (!small || !fsh_container_has(manifest->container, FSH_HAS_FILES))
         return NULL;
+    if (fsh_are_split_names(manifest->class_names, manifest->class_count))
+        return small;
     for (uint64_t i = 0; i < split->sample_count && !deeper; i++) {
         FshSample sample;
         deeper = fsh_sample_get(split, i, &sample, NULL) == FSH_OK && sample.label == (int64_t)class_number &&
