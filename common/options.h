@@ -191,6 +191,9 @@ void options_each(const OptionTable *table, void (*visit)(const Option *option, 
 FshStatus options_split_colon(const char *what, const char *text, char (*parts)[256], size_t most,
                               size_t *count_ret, FshError *error);
 
+/* Reads "12.5%" as strtod reads 12.5e-2: the same number as 0.125, to the last bit. Returns false if the
+ * whole text is no percentage. */
+bool options_parse_percent(const char *text, double *value_ret);
 /* Reads a whole text such as "160M", "4GiB", "1024". Returns false if it is no size or overflows. */
 bool options_parse_size(const char *text, uint64_t *bytes_ret);
 /* Writes the shortest exact form that options_parse_size reads back: "64M", "1000". */

@@ -151,8 +151,7 @@ static bool parse_real(const char *text, double *value_ret)
     return plain && !*end && isfinite(*value_ret);
 }
 
-/* Reads "12.5%" as strtod reads 12.5e-2: the same number as 0.125, to the last bit. */
-static bool parse_percent(const char *text, double *value_ret)
+bool options_parse_percent(const char *text, double *value_ret)
 {
     char scaled[64];
     const size_t digits = strspn(text, "0123456789+-.");
@@ -166,7 +165,8 @@ static FshStatus store_real(const Option *option, const char *text, FshError *er
 {
     double value = 0;
     const bool share = is_share(option);
-    if (!(parse_real(text, &value) || (share && parse_percent(text, &value))) || !in_range(option, value)) {
+    if (!(parse_real(text, &value) || (share && options_parse_percent(text, &value))) ||
+        !in_range(option, value)) {
         char noun[96] = "a number";
         if (share && strchr(text, '%'))
             (void)snprintf(noun, sizeof noun, "a percentage from %.15g%% to %.15g%%, nor a number",

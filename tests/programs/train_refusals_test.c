@@ -149,6 +149,11 @@ TEST_IN_FOLDER(test_options_that_contradict_are_usage_errors, folder)
             "3", shards);
     REFUSED(2, "--scale: '0.5' is not MIN:MAX", out, "--scale", "0.5", shards);
     REFUSED(2, "--scale: '0.9:0.1' is not MIN:MAX", out, "--scale", "0.9:0.1", shards);
+    REFUSED(2, "--scale: '35%:110%' is not MIN:MAX", out, "--scale", "35%:110%", shards);
+    REFUSED(2, "--scale: '35%%:1' is not MIN:MAX", out, "--scale", "35%%:1", shards);
+    REFUSED(2, "--ratio: '50%:1' is not MIN:MAX", out, "--ratio", "50%:1", shards); /* is no share */
+    SAYS(0, "random resized crop (scale 0.35 to 0.9, ", "--dry-run", "--train-crop-mode", "rrc", "--scale",
+         "35%:90%", shards);
     REFUSED(2, "--ratio: '1:x' is not MIN:MAX", out, "--ratio", "1:x", shards);
     REFUSED(2, "--val-resize-size: 20 is less than the crop of 30", out, "--val-resize-size", "20",
             "--val-crop-size", "30", shards);

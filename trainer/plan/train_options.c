@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,10 +241,17 @@ OptionTable train_options_table(const Option *rows)
                          .arguments_max = SIZE_MAX}; /* of --compare; main counts those of others */
 }
 
-/* Reads a plain number at *text and advances *text past it. Returns false if there is none. */
-static bool read_number(const char **text, double *value_ret)
+/* Reads a plain number, or a percentage of a share, at *text and advances *text past it. Returns false if
+ * there is none. */
+static bool read_number(const char **text, bool share, double *value_ret)
 {
-    char *stop = NULL;
+    const size_t bytes = strcspn(*text, ",:");
+    char percentage[64], *stop = NULL;
+    if (share && bytes && bytes < sizeof percentage && (*text)[bytes - 1] == '%') {
+        (void)snprintf(percentage, sizeof percentage, "%.*s", (int)bytes, *text);
+        *text += bytes;
+        return options_parse_percent(percentage, value_ret);
+    }
     *value_ret = strtod(*text, &stop);
     const bool read = stop != *text && isfinite(*value_ret);
     *text = stop;
@@ -254,9 +262,10 @@ FshStatus train_options_numbers(const char *name, const char *text, double low, 
                                 size_t most, size_t *count_ret, FshError *error)
 {
     const char *at = text;
+    const bool share = low >= 0 && high <= 1;
     for (*count_ret = 0; *count_ret < most;) {
         double number = 0;
-        if (!read_number(&at, &number) || number < low || number > high)
+        if (!read_number(&at, share, &number) || number < low || number > high)
             break;
         numbers[(*count_ret)++] = number;
         if (*at == '\0')

@@ -110,11 +110,12 @@ TrainingDataSource train_options_source(const TrainOptions *options, FshKind kin
 /* Returns the whole table, which points to rows. A program that takes --recipe sets its find_preset. */
 OptionTable train_options_table(const Option *rows);
 
-/* Reads "0.25:1" as two numbers with low <= MIN <= MAX <= high. FSH_ERR_USAGE names the option. */
+/* Reads "0.25:1", or "25%:100%" where high is at most 1, as two numbers with low <= MIN <= MAX <= high.
+ * FSH_ERR_USAGE names the option. */
 FshStatus train_options_range(const char *name, const char *text, double low, double high,
                               double *minimum_ret, double *maximum_ret, FshError *error);
-/* Reads "1,1,1,28" or "0.4:0.4": at most `most` numbers separated by : or , each in low..high; sets
- * *count_ret. FSH_ERR_USAGE names the option. */
+/* Reads "1,1,1,28" or "0.4:0.4": at most `most` numbers separated by : or , each in low..high, or percentages
+ * as train_options_range takes them; sets *count_ret. FSH_ERR_USAGE names the option. */
 FshStatus train_options_numbers(const char *name, const char *text, double low, double high, double *numbers,
                                 size_t most, size_t *count_ret, FshError *error);
 
