@@ -173,6 +173,10 @@ TEST_IN_FOLDER(test_a_dry_run_lists_the_runs, folder)
     assert_contains(result.out, "out/lr=0.02,seed=0\n");
     run_result_free(&result);
     assert_false(file_exists(test_path(folder, "out/lr=0.02,seed=0")));
+    result = TRAIN(0, "--dry-run", "--sweep", "label-smoothing=10%,2.5%", TINY, shards, out);
+    assert_contains(result.out, "out/label-smoothing=10%,seed=0\n"); /* as it was given */
+    assert_contains(result.out, "out/label-smoothing=2.5%,seed=0\n");
+    run_result_free(&result);
 }
 
 TEST_IN_FOLDER(test_a_sweep_keeps_out_of_folders_of_others, folder)

@@ -134,7 +134,7 @@ static FshStatus add_axis(Sweep *sweep, const TrainOptions *options, const char 
 /* Appends ",lr=0.1" to the name, with "_" for what a folder's name would not bear. */
 static size_t extend_name(char *name, size_t length, const char *option, const char *value)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:+-";
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:+-%";
     const size_t before = length;
     length += (size_t)snprintf(name + length, NAME_MAX + 1 - length, "%s%s=", length ? "," : "", option);
     for (; *value && length < NAME_MAX; value++)
