@@ -411,6 +411,7 @@ TEST_IN_FOLDER(test_dry_run_writes_nothing, folder)
     json_t *train = json_object_get(json_object_get(json, "splits"), "train");
     assert_int_equal(json_integer_value(json_object_get(train, "samples")), 5);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(train, "classes"), "cat")), 3);
+    assert_true(json_is_true(json_object_get(json, "dry_run")));
     json_decref(json);
     run_result_free(&result);
     static const char *const loudness[] = {"-v", "-q"}; /* the plan is what is asked for */
@@ -420,7 +421,10 @@ TEST_IN_FOLDER(test_dry_run_writes_nothing, folder)
         run_result_free(&result);
     }
     assert_false(access(packed, F_OK) == 0);
-    result = run_expecting(0, "fpack", "-q", source, packed, NULL);
+    result = run_expecting(0, "fpack", "-q", "--json", source, packed, NULL);
     assert_string_equal(result.err, "");
+    json = json_of(result.out);
+    assert_true(json_is_false(json_object_get(json, "dry_run")));
+    json_decref(json);
     run_result_free(&result);
 }

@@ -352,12 +352,12 @@ FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
 {
     const PackResult *result = report->result;
     const FshManifest *manifest = &result->manifest;
-    json_t *object =
-        json_pack("{s:s, s:o, s:s, s:s, s:I, s:I, s:o, s:o, s:I}", "program", "fpack", "destination",
-                  json_text(report->destination), "id", manifest->id, "container",
-                  fsh_container_name(manifest->container), "files", (json_int_t)result->output_count,
-                  "samples", (json_int_t)result->sample_count, "splits", splits_to_json(manifest), "left_out",
-                  left_out_to_json(report), "other_files", (json_int_t)report->other_file_count);
+    json_t *object = json_pack(
+        "{s:s, s:b, s:o, s:s, s:s, s:I, s:I, s:o, s:o, s:I}", "program", "fpack", "dry_run", report->dry_run,
+        "destination", json_text(report->destination), "id", manifest->id, "container",
+        fsh_container_name(manifest->container), "files", (json_int_t)result->output_count, "samples",
+        (json_int_t)result->sample_count, "splits", splits_to_json(manifest), "left_out",
+        left_out_to_json(report), "other_files", (json_int_t)report->other_file_count);
     int failed = !object;
     if (!failed && report->part.count)
         failed |= json_object_set_new(object, "part",
