@@ -143,7 +143,19 @@ TEST(test_progress_is_cut_to_the_terminal)
     Terminal terminal = open_terminal(30);
     console_progress(&terminal.console, &step);
     close_terminal(&terminal, text, sizeof text);
-    assert_string_equal(text, "\r4/10  50/156  Loss  2.25 Acc@\033[K");
+    assert_string_equal(text, "\r4/10  50/156  Loss  2.25 \033[K");
+    terminal = open_terminal(36); /* no part of a number */
+    console_progress(&terminal.console, &step);
+    close_terminal(&terminal, text, sizeof text);
+    assert_string_equal(text, "\r4/10  50/156  Loss  2.25 Acc@1 \033[K");
+    terminal = open_terminal(40);
+    console_progress(&terminal.console, &step);
+    close_terminal(&terminal, text, sizeof text);
+    assert_string_equal(text, "\r4/10  50/156  Loss  2.25 Acc@1 33.25  \033[K");
+    terminal = open_terminal(4);
+    console_progress(&terminal.console, &step);
+    close_terminal(&terminal, text, sizeof text);
+    assert_string_equal(text, "\r\033[K");
     terminal = open_terminal(80); /* all numbers, fewer words */
     console_progress(&terminal.console, &step);
     close_terminal(&terminal, text, sizeof text);

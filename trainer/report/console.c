@@ -142,11 +142,25 @@ static bool is_due(Console *console)
     return true;
 }
 
+/* Returns how many bytes of the text stand in as many columns at most, with no part of a word: 0.1 would be
+ * read of 0.15. */
+static size_t whole_words(const char *text, size_t columns)
+{
+    size_t bytes = strlen(text);
+    if (bytes <= columns)
+        return bytes;
+    bytes = columns;
+    while (bytes && text[bytes] != ' ' && text[bytes - 1] != ' ')
+        bytes--;
+    return bytes;
+}
+
 /* Draws the progress line, cut to the terminal's width: a wider line would wrap and its first half would
  * stay. */
 static void draw(Console *console, const char *text)
 {
-    (void)fprintf(console->stream, "\r%.*s\033[K", (int)terminal_columns(console) - 1, text);
+    const size_t bytes = whole_words(text, terminal_columns(console) - 1);
+    (void)fprintf(console->stream, "\r%.*s\033[K", (int)bytes, text);
     (void)fflush(console->stream);
     console->drawn = true;
 }
