@@ -68,6 +68,36 @@ TEST_IN_FOLDER(test_a_dry_run_sums_up_the_layers_of_stages, folder)
     }
 }
 
+/* Checks that no two rows of the table have the same name, and that it has one of this name. */
+static void check_names(const char *out, const char *wanted)
+{
+    char names[64][40];
+    size_t count = 0;
+    bool found = false;
+    for (const char *line = out; line && strncmp(line, "total ", 6) != 0; line = strchr(line, '\n') + 1) {
+        assert_true(count < 64);
+        (void)snprintf(names[count], sizeof names[count], "%.*s", (int)strcspn(line, " "), line);
+        found |= strcmp(names[count], wanted) == 0;
+        for (size_t i = 0; i < count; i++)
+            assert_string_not_equal(names[i], names[count]);
+        count++;
+    }
+    assert_true(found);
+}
+
+/* A shortcut's pool, named after the stage before, does not part a stage, and stages that others stand
+ * between are called by more of their names. */
+TEST_IN_FOLDER(test_stages_have_names_of_their_own, folder)
+{
+    RunResult result = TRAIN(0, "-q", "--dry-run", "--model", "xresnet18", make_set(folder, &train_plain));
+    check_names(result.out, "5");
+    run_result_free(&result);
+    dataset_make(test_path(folder, "pairs"), &train_few_pairs);
+    result = TRAIN(0, "-q", "--dry-run", "--model", "unet", test_path(folder, "pairs"));
+    check_names(result.out, "encoders.1");
+    run_result_free(&result);
+}
+
 /* They are what was asked for; the log is not. */
 TEST_IN_FOLDER(test_a_quiet_dry_run_prints_its_tables_alone, folder)
 {

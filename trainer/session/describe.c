@@ -221,17 +221,56 @@ static size_t stage_bytes(const char *name, int depth)
     return bytes;
 }
 
+/* Returns whether the names of two nodes have the same first parts. */
+static bool same_stage(const Graph *graph, size_t a, size_t b, int depth)
+{
+    const char *one = graph_node(graph, (NodeId)a)->name, *other = graph_node(graph, (NodeId)b)->name;
+    const size_t bytes = stage_bytes(one, depth);
+    return stage_bytes(other, depth) == bytes && memcmp(one, other, bytes) == 0;
+}
+
+/* Returns whether a node has no parameters and its name is that of a stage that stands before the node
+ * `first`: it belongs to what comes after, as the pool and the pad of a shortcut do. */
+static bool is_between(const Graph *graph, size_t node, size_t first, int depth)
+{
+    if (node_parameters(graph, (NodeId)node))
+        return false;
+    for (size_t i = 0; i < first; i++)
+        if (same_stage(graph, i, node, depth))
+            return true;
+    return false;
+}
+
 /* Returns the first node after those of the stage that begins with the node: neighbours whose names have the
- * same first parts. The last node, which is the loss, stands alone, and with depth 0 each does. */
+ * same first parts, and a few between them that are named after what they read. The last node, which is the
+ * loss, stands alone, and with depth 0 each does. */
 static size_t stage_end(const Graph *graph, size_t first, size_t count, int depth)
 {
-    const char *name = graph_node(graph, (NodeId)first)->name;
-    const size_t bytes = stage_bytes(name, depth);
+    enum { BETWEEN_MAX = 4 };
     size_t end = first + 1;
-    while (depth && end + 1 < count && stage_bytes(graph_node(graph, (NodeId)end)->name, depth) == bytes &&
-           memcmp(graph_node(graph, (NodeId)end)->name, name, bytes) == 0)
-        end++;
+    for (size_t at = end; depth && at + 1 < count && at - end <= BETWEEN_MAX; at++) {
+        if (same_stage(graph, first, at, depth))
+            end = at + 1;
+        else if (!is_between(graph, at, first, depth))
+            break;
+    }
     return end;
+}
+
+/* Returns the bytes of the name of the nodes from first to before end: the parts that the names of all of its
+ * stage begin with, which tell encoders.0 from encoders.1 where something else stands between them. */
+static size_t shared_bytes(const Graph *graph, size_t first, size_t end, int depth)
+{
+    const char *name = graph_node(graph, (NodeId)first)->name;
+    size_t bytes = strlen(name);
+    for (size_t i = first + 1; i < end; i++) {
+        const char *other = graph_node(graph, (NodeId)i)->name;
+        while (same_stage(graph, first, i, depth) && bytes &&
+               (strncmp(name, other, bytes) != 0 || (other[bytes] && other[bytes] != '.')))
+            for (bytes--; bytes && name[bytes] != '.';)
+                bytes--;
+    }
+    return bytes;
 }
 
 /* Returns by how many parts of their names layers are summed up in a table of a few rows; 0: there are few
@@ -254,7 +293,7 @@ static void print_stage(const Graph *graph, size_t first, size_t end, int depth,
 {
     const Node *node = graph_node(graph, (NodeId)first), *last = graph_node(graph, (NodeId)end - 1);
     char operation[32], shape[96] = "", parameters[24] = "", flops[24] = "";
-    const size_t name_bytes = end - first > 1 ? stage_bytes(node->name, depth) : strlen(node->name);
+    const size_t name_bytes = shared_bytes(graph, first, end, depth);
     int64_t count = 0;
     double mega = 0;
     for (size_t i = first; i < end; i++) {
