@@ -63,6 +63,17 @@ cudaError_t kernel_channel_scale(const DeviceTensor *x, const DeviceTensor *fact
 /* Computes y = x * factors + shift; shift [C] f32 for all images. */
 cudaError_t kernel_channel_scale_shift(const DeviceTensor *x, const DeviceTensor *factors,
                                        const DeviceTensor *shift, const DeviceTensor *y, cudaStream_t stream);
+/* Computes y = x * factors + addend * addend_factors; both factors f32 and of one shape. y may be x or
+ * addend. */
+cudaError_t kernel_channel_scale_both(const DeviceTensor *x, const DeviceTensor *factors,
+                                      const DeviceTensor *addend, const DeviceTensor *addend_factors,
+                                      const DeviceTensor *y, cudaStream_t stream);
+/* Sums dy * x, and dy, over the pixels of each image: products and sums_of_dy [N, C] f32. dy NULL: x takes
+ * its place. sums_of_dy may be NULL. */
+cudaError_t kernel_product_sums(const DeviceTensor *dy, const DeviceTensor *x, const DeviceTensor *products,
+                                const DeviceTensor *sums_of_dy, void *scratch, cudaStream_t stream);
+/* Returns the scratch bytes of kernel_product_sums. */
+uint64_t kernel_product_sums_scratch_bytes(const DeviceTensor *x);
 /* Computes dx = dy * factors, and dfactors, shaped like factors, as the sums over pixels of dy * x; with
  * factors [C] and in 16 bits dbias [C] f32, the sums of dx. Each may be NULL. dx may be dy or x. */
 cudaError_t kernel_channel_scale_backward(const DeviceTensor *dy, const DeviceTensor *x,

@@ -2,7 +2,6 @@
  * what is made of the sums. See kernels_channel.h. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
-#include "trainer/backend/cuda/kernels/kernels_norm.h"
 #include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
 
 using namespace fshard;
@@ -12,9 +11,9 @@ namespace
 
 /* What a launch keeps in scratch memory, each at a multiple of 256 bytes. */
 struct ResponseScratch {
-    void *sums;             /* of the kernels that sum */
-    float *factors, *means; /* [N, C], [N] */
-    float *slopes;          /* [N, C] */
+    void *sums;                       /* of the kernel that sums */
+    float *factors, *slopes;          /* [N, C]: of dy, or of x forward; of x */
+    float *products, *totals, *means; /* [N, C] of dy * x, [N, C] of dy, [N] */
     uint64_t bytes;
 };
 
@@ -36,77 +35,92 @@ DeviceTensor matrix_at(const DeviceTensor *x, float *data)
     return matrix;
 }
 
-/* Lays scratch memory out; sums of a vector are written up to the pitch of x. */
+/* Lays scratch memory out. */
 ResponseScratch scratch_of(const DeviceTensor *x, void *memory)
 {
-    const DeviceTensor matrix = matrix_at(x, nullptr);
-    const uint64_t of_scale = kernel_channel_scale_scratch_bytes(x, &matrix, false),
-                   of_columns = kernel_column_scratch_bytes(x),
-                   matrix_bytes = room((uint64_t)(x->shape[0] * x->pitch) * sizeof(float));
-    char *at = static_cast<char *>(memory);
+    const uint64_t matrix_bytes = room((uint64_t)(x->shape[0] * x->shape[3]) * sizeof(float));
     ResponseScratch scratch = {};
+    float **const matrices[] = {&scratch.factors, &scratch.slopes, &scratch.products, &scratch.totals};
+    char *at = static_cast<char *>(memory);
     scratch.sums = at;
-    at += room(of_scale > of_columns ? of_scale : of_columns);
-    scratch.factors = reinterpret_cast<float *>(at);
-    at += matrix_bytes;
-    scratch.slopes = reinterpret_cast<float *>(at);
-    at += matrix_bytes;
+    at += room(kernel_product_sums_scratch_bytes(x));
+    for (float **matrix : matrices) {
+        *matrix = reinterpret_cast<float *>(at);
+        at += matrix_bytes;
+    }
     scratch.means = reinterpret_cast<float *>(at);
     at += room((uint64_t)x->shape[0] * sizeof(float));
     scratch.bytes = (uint64_t)(at - static_cast<char *>(memory));
     return scratch;
 }
 
-/* Makes norms of sums of squares where they are not norms yet, then factors 1 + weight * norms / mean, and
- * the mean, with epsilon. A block has a sample. */
+/* Makes norms of sums of squares, then factors 1 + weight * norms / mean, the mean with epsilon. A block has
+ * a sample. */
 __global__ void __launch_bounds__(block_threads)
-    factors_kernel(float *norms, bool are_squares, const float *weight, float epsilon, int channels,
-                   float *factors, float *means)
+    factors_kernel(float *norms, const float *weight, float epsilon, int channels, float *factors)
 {
     float *of_sample = norms + (int64_t)blockIdx.x * channels;
     double sum = 0;
     for (int c = (int)threadIdx.x; c < channels; c += block_threads) {
-        const float norm = are_squares ? sqrtf(of_sample[c]) : of_sample[c];
-        if (are_squares)
-            of_sample[c] = norm;
+        const float norm = sqrtf(of_sample[c]);
+        of_sample[c] = norm;
         sum += (double)norm;
     }
     const float mean = (float)(block_sum(sum) / channels + (double)epsilon);
     for (int c = (int)threadIdx.x; c < channels; c += block_threads) /* each thread's own norms */
         factors[(int64_t)blockIdx.x * channels + c] = 1.0F + weight[c] * of_sample[c] / mean;
+}
+
+/* Makes of products, the sums of dy * x, the factors by which dy, and the slopes by which x goes into dx; and
+ * the means. A block has a sample. */
+__global__ void __launch_bounds__(block_threads)
+    slopes_kernel(const float *products, const float *norms, const float *weight, float epsilon, int channels,
+                  float *factors, float *slopes, float *means)
+{
+    const int64_t first = (int64_t)blockIdx.x * channels;
+    double of_norms = 0, sum = 0;
+    for (int c = (int)threadIdx.x; c < channels; c += block_threads) {
+        of_norms += (double)norms[first + c];
+        sum += (double)products[first + c] * (double)weight[c] * (double)norms[first + c];
+    }
+    const float mean = (float)(block_sum(of_norms) / channels + (double)epsilon);
+    const float of_mean = (float)(block_sum(sum) / ((double)channels * (double)mean * (double)mean));
+    for (int c = (int)threadIdx.x; c < channels; c += block_threads) {
+        const float norm = norms[first + c];
+        factors[first + c] = 1.0F + weight[c] * norm / mean;
+        slopes[first + c] = norm > 0 ? (weight[c] * products[first + c] / mean - of_mean) / norm : 0.0F;
+    }
     if (threadIdx.x == 0)
         means[blockIdx.x] = mean;
 }
 
-/* Makes slopes, by which x goes into dx, of products, the sums of dy * x. A block has a sample. */
-__global__ void __launch_bounds__(block_threads)
-    slopes_kernel(const float *products, const float *norms, const float *weight, const float *means,
-                  int channels, float *slopes)
-{
-    const int64_t first = (int64_t)blockIdx.x * channels;
-    const float mean = means[blockIdx.x];
-    double sum = 0;
-    for (int c = (int)threadIdx.x; c < channels; c += block_threads)
-        sum += (double)products[first + c] * (double)weight[c] * (double)norms[first + c];
-    const float of_mean = (float)(block_sum(sum) / ((double)channels * (double)mean * (double)mean));
-    for (int c = (int)threadIdx.x; c < channels; c += block_threads) {
-        const float norm = norms[first + c];
-        slopes[first + c] = norm > 0 ? (weight[c] * products[first + c] / mean - of_mean) / norm : 0.0F;
-    }
-}
+constexpr int join_columns = 32, join_rows = 16;
 
-/* Adds the samples up to dweight, zeros up to the pitch. A thread has a channel. */
-__global__ void __launch_bounds__(block_threads)
-    dweight_kernel(const float *products, const float *norms, const float *means, int64_t samples,
-                   int channels, int pitch, float *dweight)
+/* Adds the samples up to dweight and dbias, which may be NULL, zeros up to the pitch. A column of threads has
+ * a channel. */
+__global__ void __launch_bounds__(join_columns *join_rows)
+    join_samples_kernel(const float *products, const float *totals, const float *norms, const float *means,
+                        int64_t samples, int channels, int pitch, float *dweight, float *dbias)
 {
-    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    double sum = 0;
-    if (c >= pitch)
+    __shared__ double joined[2][join_rows][join_columns];
+    const int c = (int)(blockIdx.x * join_columns + threadIdx.x);
+    double of_weight = 0, of_bias = 0;
+    for (int64_t n = threadIdx.y; n < samples && c < channels; n += join_rows) {
+        const int64_t at = n * channels + c;
+        of_weight += (double)products[at] * (double)norms[at] / (double)means[n];
+        if (dbias)
+            of_bias += (double)totals[at];
+    }
+    joined[0][threadIdx.y][threadIdx.x] = of_weight;
+    joined[1][threadIdx.y][threadIdx.x] = of_bias;
+    __syncthreads();
+    float *const to = threadIdx.y == 0 ? dweight : threadIdx.y == 1 ? dbias : nullptr;
+    if (!to || c >= pitch)
         return;
-    for (int64_t n = 0; n < samples && c < channels; n++)
-        sum += (double)products[n * channels + c] * (double)norms[n * channels + c] / (double)means[n];
-    dweight[c] = (float)sum;
+    double sum = 0;
+    for (int i = 0; i < join_rows; i++)
+        sum += joined[threadIdx.y][i][threadIdx.x];
+    to[c] = (float)sum;
 }
 
 } // namespace
@@ -122,14 +136,11 @@ extern "C" cudaError_t kernel_response_norm(const DeviceTensor *x, const DeviceT
 {
     const ResponseScratch scratch = scratch_of(x, memory);
     const DeviceTensor factors = matrix_at(x, scratch.factors);
-    /* dx is left out, so that the factors do not matter */
-    cudaError_t code =
-        kernel_channel_scale_backward(x, x, norms, nullptr, norms, nullptr, scratch.sums, stream);
+    cudaError_t code = kernel_product_sums(nullptr, x, norms, nullptr, scratch.sums, stream);
     if (code != cudaSuccess)
         return code;
     factors_kernel<<<(unsigned)x->shape[0], block_threads, 0, stream>>>(
-        data_of<float>(norms), true, data_of<float>(weight), epsilon, (int)x->shape[3], scratch.factors,
-        scratch.means);
+        data_of<float>(norms), data_of<float>(weight), epsilon, (int)x->shape[3], scratch.factors);
     code = cudaGetLastError();
     return code == cudaSuccess ? kernel_channel_scale_shift(x, &factors, bias, y, stream) : code;
 }
@@ -141,25 +152,20 @@ extern "C" cudaError_t kernel_response_norm_backward(const ResponseNormTensors *
 {
     const DeviceTensor *x = tensors->x, *dy = tensors->dy;
     const ResponseScratch scratch = scratch_of(x, memory);
-    /* The sums of dy * x take the place of the factors as soon as these are read. */
-    const DeviceTensor factors = matrix_at(x, scratch.factors), slopes = matrix_at(x, scratch.slopes);
+    const DeviceTensor factors = matrix_at(x, scratch.factors), slopes = matrix_at(x, scratch.slopes),
+                       products = matrix_at(x, scratch.products), totals = matrix_at(x, scratch.totals);
     const float *weight = data_of<float>(tensors->weight), *norms = data_of<float>(tensors->norms);
     const int channels = (int)x->shape[3];
-    const unsigned samples = (unsigned)x->shape[0];
-    cudaError_t code = dbias ? kernel_column_sum(dy, dbias, scratch.sums, stream) : cudaSuccess;
+    cudaError_t code = kernel_product_sums(dy, x, &products, dbias ? &totals : nullptr, scratch.sums, stream);
     if (code != cudaSuccess)
         return code;
-    factors_kernel<<<samples, block_threads, 0, stream>>>(data_of<float>(tensors->norms), false, weight,
-                                                          epsilon, channels, scratch.factors, scratch.means);
-    code = kernel_channel_scale_backward(dy, x, &factors, dx, &factors, nullptr, scratch.sums, stream);
-    if (code != cudaSuccess)
-        return code;
-    slopes_kernel<<<samples, block_threads, 0, stream>>>(scratch.factors, norms, weight, scratch.means,
-                                                         channels, scratch.slopes);
-    if (dweight)
-        dweight_kernel<<<(unsigned)((x->pitch + block_threads - 1) / block_threads), block_threads, 0,
-                         stream>>>(scratch.factors, norms, scratch.means, x->shape[0], channels,
-                                   (int)x->pitch, data_of<float>(dweight));
+    slopes_kernel<<<(unsigned)x->shape[0], block_threads, 0, stream>>>(
+        scratch.products, norms, weight, epsilon, channels, scratch.factors, scratch.slopes, scratch.means);
+    if (dweight || dbias)
+        join_samples_kernel<<<(unsigned)((x->pitch + join_columns - 1) / join_columns),
+                              dim3(join_columns, join_rows), 0, stream>>>(
+            scratch.products, scratch.totals, norms, scratch.means, x->shape[0], channels, (int)x->pitch,
+            dweight ? data_of<float>(dweight) : nullptr, dbias ? data_of<float>(dbias) : nullptr);
     code = cudaGetLastError();
-    return code == cudaSuccess && dx ? kernel_channel_scale(x, &slopes, dx, dx, stream) : code;
+    return code == cudaSuccess && dx ? kernel_channel_scale_both(dy, &factors, x, &slopes, dx, stream) : code;
 }
