@@ -223,6 +223,7 @@ static Graph *mixed_model(const char *name, int64_t batch, int64_t size, int64_t
                                 .deviation = {0.25, 0.25, 0.25},
                                 .loss = restores ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,
                                 .compute_type = type,
+                                .fusions = FUSE_ALL | (type == DATA_F32 ? 0 : FUSE_LINEAR_SCALE),
                                 .optimizer = {.momentum = 0.9,
                                               .weight_decay = 1e-4,
                                               .loss_scaling = type == DATA_F16,

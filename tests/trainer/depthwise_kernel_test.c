@@ -206,10 +206,10 @@ static void compare_shapes(const Shape *shapes, size_t count)
 
 TEST(test_kernels_of_seven_are_right_at_any_size)
 {
-    static const Shape shapes[] = {{1, 1, 1, 136, 7, 3},  {3, 13, 9, 24, 7, 3}, {2, 5, 70, 8, 7, 3},
-                                   {2, 12, 12, 96, 7, 3}, {5, 7, 7, 40, 7, 3},  {2, 4, 5, 768, 7, 3},
-                                   {1, 33, 20, 8, 7, 3},  {9, 8, 8, 64, 7, 3},  {2, 9, 8, 40, 7, 0},
-                                   {1, 3, 8, 40, 7, 6}};
+    static const Shape shapes[] = {{1, 1, 1, 136, 7, 3},  {3, 13, 9, 24, 7, 3},  {2, 5, 70, 8, 7, 3},
+                                   {2, 12, 12, 96, 7, 3}, {5, 7, 7, 40, 7, 3},   {2, 4, 5, 768, 7, 3},
+                                   {1, 33, 20, 8, 7, 3},  {9, 8, 8, 64, 7, 3},   {2, 9, 8, 40, 7, 0},
+                                   {1, 3, 8, 40, 7, 6},   {16, 56, 56, 96, 7, 3}}; /* several steps a block */
     compare_shapes(shapes, sizeof shapes / sizeof *shapes);
 }
 
@@ -218,6 +218,6 @@ TEST(test_kernels_of_three_are_right_at_any_size)
     static const Shape shapes[] = {{1, 1, 1, 136, 3, 1},  {3, 13, 9, 24, 3, 1},   {2, 5, 70, 64, 3, 1},
                                    {2, 12, 10, 96, 3, 1}, {5, 7, 7, 72, 3, 1},    {16, 32, 32, 512, 3, 1},
                                    {1, 65, 33, 8, 3, 1},  {2, 64, 256, 64, 3, 1}, {2, 6, 9, 24, 3, 0},
-                                   {2, 4, 5, 72, 3, 2},   {1, 9, 260, 8, 3, 1}};
+                                   {2, 4, 5, 72, 3, 2},   {1, 9, 260, 8, 3, 1},   {16, 64, 64, 64, 3, 1}};
     compare_shapes(shapes, sizeof shapes / sizeof *shapes);
 }

@@ -9,18 +9,19 @@
 #include "trainer/models/models.h"
 
 /* freeze: as --freeze, with norms of several ranks; NULL: nothing is. */
-static Graph *frozen_graph(const char *name, int64_t batch, int64_t size, const char *freeze)
+static Graph *graph_of_type(const char *name, int64_t batch, int64_t size, DataType type, const char *freeze)
 {
     const Model *model = model_find(name);
     const ModelSpec spec = {
         .batch = batch, .height = size, .width = size, .channels = 3, .classes = 10, .training = true};
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
-                                .compute_type = DATA_F16,
+                                .compute_type = type,
                                 .sync_norms = freeze != NULL,
                                 .rules.freeze = freeze,
                                 .loss = model->task == TASK_RESTORATION ? LOSS_PSNR : LOSS_CROSS_ENTROPY,
-                                .fusions = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN,
+                                .fusions = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD |
+                                           FUSE_IMAGES_AGAIN | FUSE_LINEAR_SCALE,
                                 .optimizer = {.momentum = 0.9}};
     Graph *graph = NULL;
     FshError error = {0};
@@ -31,7 +32,7 @@ static Graph *frozen_graph(const char *name, int64_t batch, int64_t size, const 
 
 static Graph *training_graph(const char *name, int64_t batch, int64_t size)
 {
-    return frozen_graph(name, batch, size, NULL);
+    return graph_of_type(name, batch, size, DATA_F16, NULL);
 }
 
 typedef struct Span {
@@ -74,9 +75,9 @@ static bool reads(const Node *reader, const Node *maker)
 
 /* Holds every step beside against those of the main lane that may run before it has ended. Which these are is
  * taken from the waits, not from `ends`. */
-static void check_lanes(const char *name, int64_t size, size_t window)
+static void check_lanes(const char *name, int64_t size, DataType type, size_t window)
 {
-    Graph *graph = training_graph(name, 4, size);
+    Graph *graph = graph_of_type(name, 4, size, type, NULL);
     const size_t node_count = graph_node_count(graph);
     LanePlan lanes;
     MemoryPlan plan;
@@ -85,6 +86,8 @@ static void check_lanes(const char *name, int64_t size, size_t window)
     assert_int_equal(memory_plan_make(graph, memory_packed_bytes, NULL, lanes.ends, &plan, &error), FSH_OK);
     assert_true(lanes.beside_count > 5);
     for (size_t b = 0; b < node_count; b++) {
+        if (graph_node(graph, (NodeId)b)->op == OP_SCALED_LINEAR_BACKWARD_WEIGHT)
+            assert_true(lanes.beside[b]);
         if (!lanes.beside[b])
             continue;
         size_t passed = 0; /* steps of the main lane that may run while this one does */
@@ -115,19 +118,24 @@ TEST(test_steps_that_may_run_together_do_not_meet_in_memory)
     const struct {
         const char *name;
         int64_t size;
-    } cases[] = {{"resnet18", 64}, {"resnet50", 64}, {"convnext_atto", 64}, {"vit_tiny_patch16", 64}};
+        DataType type;
+    } cases[] = {{"resnet18", 64, DATA_F16},
+                 {"resnet50", 64, DATA_F16},
+                 {"convnext_atto", 64, DATA_F16},
+                 {"convnext_atto", 64, DATA_BF16}, /* its layer scales are part of the weights */
+                 {"vit_tiny_patch16", 64, DATA_F16}};
     const size_t windows[] = {1, 2, 7, 1000};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
-            check_lanes(cases[i].name, cases[i].size, windows[w]);
+            check_lanes(cases[i].name, cases[i].size, cases[i].type, windows[w]);
 }
 
 /* In front of frozen layers a norm makes gradients of its own parameters alone, but exchanges sums with other
  * ranks. */
 TEST(test_norms_are_never_beside)
 {
-    Graph *graph =
-        frozen_graph("resnet18", 4, 64, "conv1.weight,bn1.*,layer1.*,*.conv?.weight,*.downsample.0.weight");
+    Graph *graph = graph_of_type("resnet18", 4, 64, DATA_F16,
+                                 "conv1.weight,bn1.*,layer1.*,*.conv?.weight,*.downsample.0.weight");
     LanePlan lanes;
     FshError error = {0};
     bool alone = false; /* there is such a norm */

@@ -14,17 +14,23 @@ static const Optimizer muon = {
     .epsilon = 1e-8,
     .muon = {.rest = OPTIMIZER_ADAMW, .rest_rate = 0.25, .momentum = 0.95, .steps = 5, .nesterov = true}};
 
-static Graph *network(const char *name, const char *freeze)
+static Graph *fused_network(const char *name, const char *freeze, unsigned fusions)
 {
     FshError error = {0};
     Graph *graph = NULL;
     const Model *model = model_find(name);
     const ModelSpec spec = {
         .batch = 2, .height = 32, .width = 32, .channels = 3, .classes = 10, .training = true};
-    const ModelRecipe recipe = {.deviation = {1, 1, 1}, .optimizer = muon, .rules = {.freeze = freeze}};
+    const ModelRecipe recipe = {
+        .deviation = {1, 1, 1}, .optimizer = muon, .rules = {.freeze = freeze}, .fusions = fusions};
     assert_non_null(model);
     assert_ok(model_graph(model, &spec, &recipe, &graph, &error), &error);
     return graph;
+}
+
+static Graph *network(const char *name, const char *freeze)
+{
+    return fused_network(name, freeze, FUSE_ALL);
 }
 
 static bool is_muons(const Graph *graph, const char *name)
@@ -76,6 +82,20 @@ TEST(test_depthwise_filters_are_the_rests)
     assert_false(is_muons(graph, "stem.0.weight"));
     assert_false(is_muons(graph, "head.fc.weight"));
     graph_free(&graph);
+}
+
+TEST(test_weights_that_a_layer_scales_are_muons)
+{
+    for (int scaled = 0; scaled < 2; scaled++) {
+        Graph *graph = fused_network("convnext_atto", NULL, FUSE_ALL | (scaled ? FUSE_LINEAR_SCALE : 0));
+        size_t layers = 0;
+        for (size_t n = 0; n < graph_node_count(graph); n++)
+            layers += graph_node(graph, (NodeId)n)->op == OP_SCALED_LINEAR;
+        assert_int_equal(layers, scaled ? 12 : 0); /* one in each block */
+        assert_true(is_muons(graph, "stages.0.blocks.0.mlp.fc2.weight"));
+        assert_false(is_muons(graph, "stages.0.blocks.0.gamma"));
+        graph_free(&graph);
+    }
 }
 
 TEST(test_frozen_matrices_are_not_moved)

@@ -114,7 +114,7 @@ static void fuse_activations(Graph *graph, const GraphUses *uses)
 
 /* ---- layer scales ---- */
 
-/* Returns whether the node is a product of each pixel and a weight, trained, and nothing else, with channels
+/* Returns whether the node is a product of each pixel and a weight and nothing else, with channels
  * in multiples of 8. In f16 factors times weights may be too small to be told from 0: layer scales begin at
  * 0.000001 (ConvNeXt). */
 static bool is_plain_product(const Graph *graph, const Node *node)

@@ -7,9 +7,9 @@
 /* Windows of 2 to 60 nodes took the same time within 1 %. DEARER: one part of the memory in so many. */
 enum { WINDOW = 4, DEARER = 50 };
 
-/* Returns whether the node makes gradients of weights or biases and nothing else. Norms may exchange sums
- * with other ranks, which all do in one order: they are never beside, though those in front of frozen layers
- * make nothing else, too. */
+/* Returns whether the node makes gradients of weights, biases or factors and nothing else. Norms may exchange
+ * sums with other ranks, which all do in one order: they are never beside, though those in front of frozen
+ * layers make nothing else, too. */
 static bool is_movable(const Graph *graph, const Node *node)
 {
     if (node->op != OP_CONV2D_BACKWARD_WEIGHT && node->op != OP_LINEAR_BACKWARD_WEIGHT &&

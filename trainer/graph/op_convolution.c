@@ -271,7 +271,8 @@ DataType graph_product_type(const Graph *graph, const Node *node)
 }
 
 /* Returns the bytes of all operands. In a product of narrow activations the weight and its gradient count as
- * narrow too, whatever type the graph gives them. */
+ * narrow too, whatever type the graph gives them; that a scaled layer reads and writes them in f32 is small
+ * beside its activations. */
 static int64_t product_bytes(const Graph *graph, const Node *node)
 {
     const DataType type = graph_product_type(graph, node);

@@ -292,8 +292,8 @@ __device__ __forceinline__ void for_products(const T *ring, int first, int in_ro
 
 /* Loads a thread's weights of all taps, through `shared`, where the block's will lie; the block meets. */
 template <typename Form>
-__device__ void load_weights(const float *weight, float *shared, const Strips &strips,
-                             const StripThread &thread, float (&weights)[Form::taps][2])
+__device__ void load_block_weights(const float *weight, float *shared, const Strips &strips,
+                                   const StripThread &thread, float (&weights)[Form::taps][2])
 {
     const int first = 2 * (int)blockIdx.y * strips.lanes;
     const int there = (strips.channels - first) * Form::taps;
@@ -353,9 +353,9 @@ __global__ void __launch_bounds__(Form::threads, Form::blocks)
     int next = copy_rows<Form>(ring, 0, x, run, run.row - strips.padding, Form::read, strips, copies),
         slot = 0;
     float weights[Form::taps][2], biases[2] = {};
-    load_weights<Form>(weight,
-                       reinterpret_cast<float *>(ring + Form::read * strips.read.columns * Form::pixel),
-                       strips, thread, weights);
+    load_block_weights<Form>(weight,
+                             reinterpret_cast<float *>(ring + Form::read * strips.read.columns * Form::pixel),
+                             strips, thread, weights);
     if (bias && thread.c < strips.pitch)
         load(bias + thread.c, biases);
     while (true) {

@@ -3,6 +3,7 @@
  * Filters are small beside images: a thread or a warp has few elements, and the launch is most of the
  * time. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
+#include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
 #include "trainer/backend/cuda/kernels/kernels_scaled_filter.h"
 
 using namespace fshard;
@@ -11,7 +12,7 @@ namespace
 {
 
 constexpr int channels_multiple = 8;
-constexpr int warp_threads = 32, block_warps = block_threads / warp_threads;
+constexpr int warp_threads = 32;
 
 /* The filter's numbers; bias may be NULL. */
 struct Filter {
@@ -30,12 +31,30 @@ Filter filter_of(const ScaledFilter *filter)
     return of;
 }
 
+/* Returns whether the tensor has a number for each output of the filter, or is absent where there is no
+ * bias. */
+bool is_of_outputs(const ScaledFilter *filter, const DeviceTensor *tensor, bool is_bias)
+{
+    return is_bias && !filter->bias ? !tensor
+                                    : tensor && device_tensor_count(tensor) == filter->weight->shape[0];
+}
+
+bool is_like_weight(const ScaledFilter *filter, const DeviceTensor *tensor)
+{
+    return device_tensor_count(tensor) == device_tensor_count(filter->weight) &&
+           tensor->pitch == device_tensor_channels(filter->weight);
+}
+
 bool filter_fits(const ScaledFilter *filter)
 {
-    return is_f32(filter->weight) && is_f32(filter->bias) && is_f32(filter->factors) &&
-           device_tensor_channels(filter->weight) % channels_multiple == 0 &&
-           filter->weight->shape[0] % channels_multiple == 0 &&
-           device_tensor_count(filter->weight) <= INT32_MAX;
+    const DeviceTensor *weight = filter->weight;
+    return is_f32(weight) && is_f32(filter->bias) && is_f32(filter->factors) &&
+           is_like_weight(filter, weight) && is_of_outputs(filter, filter->factors, false) &&
+           is_of_outputs(filter, filter->bias, true) &&
+           device_tensor_channels(weight) % channels_multiple == 0 &&
+           weight->shape[0] % channels_multiple == 0 &&
+           device_tensor_count(weight) == weight->shape[0] * device_tensor_channels(weight) &&
+           device_tensor_count(weight) <= INT32_MAX;
 }
 
 /* A thread scales eight weights of an output; the first of an output its bias, too. */
@@ -81,9 +100,7 @@ __global__ void scale_backward_kernel(const __grid_constant__ Filter filter, flo
         }
         store<4>(dweight + at, gradients);
     }
-#pragma unroll
-    for (int apart = warp_threads / 2; apart > 0; apart /= 2)
-        sum += __shfl_xor_sync(~0U, sum, apart);
+    sum = warp_sum(sum);
     if (lane > 0)
         return;
     if (dbias) {
@@ -98,7 +115,8 @@ __global__ void scale_backward_kernel(const __grid_constant__ Filter filter, flo
 extern "C" cudaError_t kernel_scale_filter(const ScaledFilter *filter, const DeviceTensor *scaled_weight,
                                            const DeviceTensor *scaled_bias, cudaStream_t stream)
 {
-    if (!filter_fits(filter) || !scaled_bias != !filter->bias ||
+    if (!filter_fits(filter) || !is_like_weight(filter, scaled_weight) ||
+        !is_of_outputs(filter, scaled_bias, true) ||
         (scaled_bias && scaled_bias->element != scaled_weight->element))
         return cudaErrorNotSupported;
     return with_storage(scaled_weight, [&](auto zero) {
@@ -114,7 +132,8 @@ extern "C" cudaError_t kernel_scale_filter_backward(const ScaledFilter *filter, 
                                                     cudaStream_t stream)
 {
     if (!filter_fits(filter) || !is_f32(dweight) || !is_f32(dbias) || !is_f32(dfactors) ||
-        !dbias != !filter->bias)
+        !is_like_weight(filter, dweight) || !is_of_outputs(filter, dbias, true) ||
+        !is_of_outputs(filter, dfactors, false))
         return cudaErrorNotSupported;
     const int64_t threads = filter->weight->shape[0] * warp_threads;
     scale_backward_kernel<<<blocks_for(threads), block_threads, 0, stream>>>(

@@ -7,8 +7,8 @@
 #include "trainer/backend/cuda/lowering/matmul_step.h"
 #include "trainer/backend/cuda/lowering/weight_copies.h"
 
-/* A narrow bias is the State's narrow copy. Where plans are timed, those of large products are, too:
- * cuBLASLt's first proposal is not always its fastest. */
+/* A narrow bias is the State's narrow copy, or what the layer has scaled. Where plans are timed, those of
+ * large products are, too: cuBLASLt's first proposal is not always its fastest. */
 
 static void free_plan(void *plan)
 {
@@ -23,22 +23,10 @@ static const double products_timed = 1e9;
 static MatmulStep product_of(const Step *step)
 {
     MatmulStep product = matmul_step_of(step);
-    switch (step->node->op) {
-    case OP_LINEAR:
+    if (step->node->op == OP_LINEAR)
         product.bias = maybe_in(step, CONV_BIAS);
-        break;
-    case OP_SCALED_LINEAR:
-        product.kind = MATMUL_FORWARD;
-        product.b = out(step, LINEAR_SCALED_WEIGHT);
+    else if (step->node->op == OP_SCALED_LINEAR)
         product.bias = maybe_out(step, LINEAR_SCALED_BIAS);
-        product.addend = maybe_in(step, LINEAR_ADDEND);
-        break;
-    case OP_SCALED_LINEAR_BACKWARD_WEIGHT:
-        product.kind = MATMUL_WEIGHT_GRADIENT;
-        break;
-    default:
-        break;
-    }
     return product;
 }
 

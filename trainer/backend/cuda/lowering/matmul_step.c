@@ -6,15 +6,16 @@
 MatmulStep matmul_step_of(const Step *step)
 {
     const OpKind op = step->node->op;
-    const bool is_forward = op == OP_LINEAR || op == OP_CONV2D,
-               of_weight = op == OP_LINEAR_BACKWARD_WEIGHT || op == OP_CONV2D_BACKWARD_WEIGHT;
+    const bool scales = op == OP_SCALED_LINEAR, is_forward = op == OP_LINEAR || op == OP_CONV2D || scales,
+               of_weight = op == OP_LINEAR_BACKWARD_WEIGHT || op == OP_CONV2D_BACKWARD_WEIGHT ||
+                           op == OP_SCALED_LINEAR_BACKWARD_WEIGHT;
     return (MatmulStep){.kind = is_forward  ? MATMUL_FORWARD
                                 : of_weight ? MATMUL_WEIGHT_GRADIENT
                                             : MATMUL_DATA_GRADIENT,
                         .a = in(step, 0),
-                        .b = in(step, 1),
+                        .b = scales ? out(step, LINEAR_SCALED_WEIGHT) : in(step, 1),
                         .result = out(step, 0),
-                        .addend = op == OP_LINEAR ? maybe_in(step, LINEAR_ADDEND) : NULL};
+                        .addend = op == OP_LINEAR || scales ? maybe_in(step, LINEAR_ADDEND) : NULL};
 }
 
 FshStatus matmul_step_plan(CudaBackend *backend, const MatmulStep *product, MatmulPlan **plan_ret,

@@ -24,8 +24,8 @@ typedef struct MatmulStep {
     const DeviceTensor *bias, *addend;
 } MatmulStep;
 
-/* Returns the product of the step's first two inputs, without a bias: what the node computes where it is an
- * OP_LINEAR, OP_CONV2D or a gradient of either. */
+/* Returns the product of the step's first two inputs, or of x and the scaled weight, without a bias: what the
+ * node computes where it is an OP_LINEAR, OP_SCALED_LINEAR, OP_CONV2D or a gradient of one. */
 MatmulStep matmul_step_of(const Step *step);
 /* Makes the plan of the product, with cuBLASLt's first proposal. Fails as matmul_plan_new. */
 FshStatus matmul_step_plan(CudaBackend *backend, const MatmulStep *product, MatmulPlan **plan_ret,

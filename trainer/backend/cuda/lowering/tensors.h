@@ -5,7 +5,8 @@
  * (kernels.h). Convolution weights, their gradients and their momentum are OIHW logically and OHWI in memory,
  * which is what cuDNN calls KRSC and wants beside NHWC. The gradient of a weight whose convolution or product
  * computes in a narrow type is f32 to the graph and narrow in memory, padded in O and I like the weight's
- * narrow copy (state.h); those of grouped convolutions, biases and norms are f32. */
+ * narrow copy (state.h); those of grouped convolutions, of layers that scale their weights, of biases and of
+ * norms are f32. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_TENSORS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_TENSORS_H
 

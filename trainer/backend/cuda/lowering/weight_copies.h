@@ -12,9 +12,10 @@
  * kernels of our own: they read the weight as it is. */
 bool node_is_depthwise(const Graph *graph, const Node *node);
 
-/* Returns whether input number `input` of the node is read from a copy where input 0 is narrow: weights of
- * convolutions and products, but for depthwise ones, and biases that a library may add. (That of a leaky ReLU
- * is only where the plan is timed, lowering_convolution.c.) */
+/* Returns whether input number `input` of the node is read from a copy where input 0 is narrow: parameters
+ * that are weights of convolutions and products, but for depthwise ones and those that their layer scales,
+ * and biases that a library may add. (That of a leaky ReLU is only where the plan is timed,
+ * lowering_convolution.c.) */
 bool node_reads_copy(const Graph *graph, const Node *node, int input);
 
 #endif
