@@ -16,6 +16,7 @@ cp scripts/device_use.sh .gpu/use.sh
 cp build/bin/* .gpu/bin/
 cp -L build/lib/libfshard-cuda.so build/lib/libfshard-cpu.so build/lib/libfshard.so.0 .gpu/lib/
 for test; do cp "build/tests/$test" .gpu/tests/; done
+cp build/tests/libfshard-test-stop.so .gpu/tests/ # which device_ranks_test loads into a run
 if [ -n "$other" ]; then
     mkdir .gpu/other
     cp .gpu/lib/* .gpu/other/

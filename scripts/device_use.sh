@@ -6,6 +6,7 @@ export gpu OUT=${OUT:-/tmp/out} LIBRARIES_BEFORE=${LD_LIBRARY_PATH:-} # PyTorch'
 folder_of() { ldconfig -p | awk -v name="$1" '$1 == name { sub("/[^/]*$", "", $NF); print $NF; exit }'; }
 LD_LIBRARY_PATH=$gpu/lib:$gpu/needed:$(folder_of libcudnn.so.9):$(folder_of libnccl.so.2):/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH FSHARD_PLUGINS=$gpu/lib FSHARD_SOURCE=$PWD FSHARD_BIN=$gpu/bin FSHARD_BENCH_PLANS=/tmp/plans GOMP_SPINCOUNT=1000
+export FSHARD_STOP=$gpu/tests/libfshard-test-stop.so
 mkdir -p /tmp/plans /tmp/tests "$OUT"
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 
