@@ -348,6 +348,36 @@ TEST_IN_FOLDER(test_pairs_that_look_like_classes_are_warned_about, folder)
     run_result_free(&result);
 }
 
+/* Folders of images that are called as splits are no classes, whatever their letters; names of classes in
+ * splits are. */
+TEST_IN_FOLDER(test_splits_without_classes_are_warned_about, folder)
+{
+    static const char *const moves[][2] = {{"images/train/red", "images/train/Test"},
+                                           {"images/train/green", "images/train/Val"},
+                                           {"images/train/blue", "blue"},
+                                           {"images/val/red", "images/val/Test"},
+                                           {"images/val/green", "images/val/Val"},
+                                           {"images/val/blue", "green"}};
+    const char *images = test_path(folder, "images");
+    (void)pack_colours(folder, 8, 2);
+    for (size_t i = 0; i < sizeof moves / sizeof *moves; i++)
+        assert_int_equal(rename(test_path(folder, moves[i][0]), test_path(folder, moves[i][1])), 0);
+    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", images);
+    assert_contains_not(result.err, "is taken for a class");
+    run_result_free(&result);
+    result = TRAIN(0, "--dry-run", "--model", "conv8", test_path(folder, "images/train"));
+    assert_contains(result.err, "'Test' is taken for a class, of which all its images are; if it is a split, "
+                                "call the folder test, in small letters, and put its images into folders of "
+                                "their classes\n");
+    run_result_free(&result);
+    assert_int_equal(rename(test_path(folder, "images/train/Test"), test_path(folder, "images/train/test")),
+                     0);
+    result = TRAIN(0, "--dry-run", "--model", "conv8", test_path(folder, "images/train"));
+    assert_contains(result.err, "'test' is taken for a class, of which all its images are; if it is a split, "
+                                "put its images into folders of their classes\n");
+    run_result_free(&result);
+}
+
 /* As by fpack. A class that is called Test and has images in it is one, beside a class. */
 TEST_IN_FOLDER(test_splits_in_capitals_are_warned_about, folder)
 {

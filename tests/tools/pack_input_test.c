@@ -367,7 +367,8 @@ TEST_IN_FOLDER(test_flat_splits_in_capitals_are_warned_about, folder)
     source_class(photos, "Val", 4);
     RunResult result = run_expecting(0, "fpack", photos, test_path(folder, "a"), NULL);
     assert_contains(result.err, "photos: 'Train' is taken for a class, of which all its images are; if it is "
-                                "a split, call the folder train, in small letters\n");
+                                "a split, call the folder train, in small letters, and put its images into "
+                                "folders of their classes\n");
     assert_contains(result.err, "photos: 'Val' is taken for a class");
     assert_contains_not(result.err, "--pairs"); /* of the same names */
     run_result_free(&result);

@@ -451,17 +451,17 @@ static bool holds_images(const PackKeyed *keyed, const char *folder)
 }
 
 /* Returns whether a folder that is called Train, VAL and the like is most likely a split: it has folders in
- * it, or images where nothing beside it can be a class. */
-static bool may_be_split(const PackKeyed *keyed, const char *name, bool alone)
+ * it, or images where nothing beside it can be a class. *flat_ret: it has no folders. */
+static bool may_be_split(const PackKeyed *keyed, const char *name, bool alone, bool *flat_ret)
 {
     char path[PATH_MAX];
     NameList folders = {0};
     if (file_join(path, sizeof path, keyed->found->root, name, NULL) ||
         list_folders(path, true, &folders, NULL))
         return false;
-    const bool has_folders = folders.count > 0;
+    *flat_ret = folders.count == 0;
     names_free(&folders);
-    return has_folders || (alone && holds_images(keyed, name));
+    return !*flat_ret || (alone && holds_images(keyed, name));
 }
 
 /* Warns of folders that are called Train, VAL and the like, and are most likely splits: names of splits are
@@ -476,10 +476,11 @@ static FshStatus warn_capitals(PackKeyed *keyed, const Layout *layout, bool *fou
     *found_ret = false;
     for (size_t i = 0; i < names->count && !status; i++) {
         const char *name = names->names[i], *small = fsh_split_in_small_letters(name);
-        if (!small || has_split(layout, small) || !may_be_split(keyed, name, alone))
+        bool flat = false;
+        if (!small || has_split(layout, small) || !may_be_split(keyed, name, alone, &flat))
             continue;
         *found_ret = !in_splits;
-        status = keyed_warn_capitals(keyed, name, small, !in_splits, error);
+        status = keyed_warn_capitals(keyed, name, small, !in_splits, flat, error);
     }
     names_free(&top);
     return status;

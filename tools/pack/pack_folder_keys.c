@@ -138,20 +138,19 @@ static bool is_folder_of_folders(const PackKeyed *keyed, size_t shared)
     return deeper;
 }
 
-/* Warns of classes that are called Train, VAL and the like, and have folders in them, or no class beside them
- * that is called otherwise. */
-static FshStatus warn_capitals(PackKeyed *keyed, FshError *error)
+/* Warns of classes that are called Train, VAL and the like, and have folders in them, or, where there are no
+ * splits, no class beside them that is called otherwise. */
+static FshStatus warn_capitals(PackKeyed *keyed, bool in_splits, FshError *error)
 {
-    const bool alone = fsh_are_split_names(keyed->class_names, keyed->class_count);
+    const bool alone = !in_splits && fsh_are_split_names(keyed->class_names, keyed->class_count);
     FshStatus status = FSH_OK;
     for (size_t c = 0; c < keyed->class_count && !status; c++) {
         const char *name = keyed->class_names[c], *small = fsh_split_in_small_letters(name);
-        bool is_split = small && alone;
-        for (uint64_t i = 0; small && i < keyed->sample_count && !is_split; i++)
-            is_split =
-                keyed->samples[i].label == (int32_t)c && in_folder(&keyed->samples[i], strlen(name) + 1);
-        if (is_split)
-            status = keyed_warn_capitals(keyed, name, small, true, error);
+        bool flat = true;
+        for (uint64_t i = 0; small && i < keyed->sample_count && flat; i++)
+            flat = keyed->samples[i].label != (int32_t)c || !in_folder(&keyed->samples[i], strlen(name) + 1);
+        if (small && (alone || !flat))
+            status = keyed_warn_capitals(keyed, name, small, true, flat, error);
     }
     return status;
 }
@@ -174,8 +173,8 @@ static FshStatus refuse_capitals(const PackKeyed *keyed, size_t shared, FshError
         if (small && !there[pack_split_by_name(small, strlen(small))])
             return fsh_error_set(error, FSH_ERR_MISMATCH,
                                  "%s: '%s' lies beside the splits, and its images have neither split nor "
-                                 "class; if it is one, call the folder %s, in small letters, or say with "
-                                 "--labels what they are",
+                                 "class; if it is one, call the folder %s, in small letters, with its "
+                                 "images in folders of their classes, or say with --labels what they are",
                                  keyed->found->root, name, small);
     }
     return FSH_OK;
@@ -225,7 +224,7 @@ FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *e
     if (!status)
         status = check_train(keyed, error);
     if (!status)
-        status = warn_capitals(keyed, error);
+        status = warn_capitals(keyed, in_splits > 0, error);
     *labelled_ret = !status;
     free(texts);
     free(storage);

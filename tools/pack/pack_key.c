@@ -44,14 +44,14 @@ const char *sample_source_name(const PackFound *found, const PackSample *sample,
     return buffer;
 }
 
-FshStatus keyed_warn_capitals(PackKeyed *keyed, const char *name, const char *small, bool is_class,
+FshStatus keyed_warn_capitals(PackKeyed *keyed, const char *name, const char *small, bool is_class, bool flat,
                               FshError *error)
 {
     return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
-                      "'%s' %s, call the folder %s, in small letters", name,
+                      "'%s' %s, call the folder %s, in small letters%s", name,
                       is_class ? "is taken for a class, of which all its images are; if it is a split"
                                : "lies beside the splits, and its images are left alone; if it is one",
-                      small);
+                      small, flat ? ", and put its images into folders of their classes" : "");
 }
 
 /* ---- a tree ---- */

@@ -90,8 +90,9 @@ FshStatus key_hint_suffix(PackKeyed *keyed, const SideImage *orphans, size_t cou
 FshStatus key_mend(PackKeyed *keyed, FshError *error);
 
 /* Warns of a folder called as that of a split but for capitals, which is taken for a class, or belongs to no
- * split. small: what a split's is called. FSH_ERR_MEMORY. */
-FshStatus keyed_warn_capitals(PackKeyed *keyed, const char *name, const char *small, bool is_class,
+ * split. small: what a split's is called. flat: it has no folders, which would be its classes.
+ * FSH_ERR_MEMORY. */
+FshStatus keyed_warn_capitals(PackKeyed *keyed, const char *name, const char *small, bool is_class, bool flat,
                               FshError *error);
 
 /* Counts an image that is left out because its class is not one of --classes. */

@@ -435,13 +435,20 @@ static void warn_classes(Session *session)
     const FshSplit *train = session->data.train;
     bool any = false;
     for (size_t i = 0; i < fsh_manifest(train->dataset)->class_count; i++) {
-        const char *small = capital_split(train, i);
-        any |= small != NULL;
-        if (small)
-            console_warning(&session->console,
-                            "%s: '%s' is taken for a class, of which all its images are; if it is a split, "
-                            "call the folder %s, in small letters",
-                            fsh_path(train->dataset), fsh_manifest(train->dataset)->class_names[i], small);
+        const char *name = fsh_manifest(train->dataset)->class_names[i];
+        SplitLikeClass like;
+        char called[64] = "";
+        if (!class_is_like_split(train, i, &like))
+            continue;
+        any = true;
+        const bool is_small = strcmp(name, like.small) == 0;
+        if (!is_small)
+            (void)snprintf(called, sizeof called, "call the folder %s, in small letters%s", like.small,
+                           like.flat ? ", and " : "");
+        console_warning(&session->console,
+                        "%s: '%s' is taken for a class, of which all its images are; if it is a split, %s%s",
+                        fsh_path(train->dataset), name, called,
+                        like.flat ? "put its images into folders of their classes" : "");
     }
     if (!any && session->data.paired_names)
         warn_pairs(session);
