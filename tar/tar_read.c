@@ -341,10 +341,10 @@ static FshStatus open_inner(TarReader *reader, bool *opened_ret, bool *refused_r
 static FshStatus leave_level(TarReader *reader, FshError *error)
 {
     const Level *level = reader->level;
-    if (!level->broken && !level->cursor.marked_end && reader->unmarked_count++ == 0) {
-        reader->first_unmarked = strdup(level->path);
-        if (!reader->first_unmarked)
+    if (!level->broken && !level->cursor.marked_end) {
+        if (!reader->first_unmarked && !(reader->first_unmarked = strdup(level->path)))
             return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", level->path);
+        reader->unmarked_count++;
     }
     if (reader->level == &reader->levels[0]) {
         reader->ended = true;

@@ -74,7 +74,8 @@ static void check_names(const char *out, const char *wanted)
     char names[64][40];
     size_t count = 0;
     bool found = false;
-    for (const char *line = out; line && strncmp(line, "total ", 6) != 0; line = strchr(line, '\n') + 1) {
+    assert_contains(out, "\ntotal ");
+    for (const char *line = out; strncmp(line, "total ", 6) != 0; line = strchr(line, '\n') + 1) {
         assert_true(count < 64);
         (void)snprintf(names[count], sizeof names[count], "%.*s", (int)strcspn(line, " "), line);
         found |= strcmp(names[count], wanted) == 0;

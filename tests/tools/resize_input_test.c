@@ -143,6 +143,9 @@ TEST_IN_FOLDER(test_a_tar_without_an_end_marker_is_taken_with_a_warning, folder)
     assert_contains(result.err, "fresize: warning: a.tar: 1 tar without an end marker: either the writer");
     run_result_free(&result);
     run_ok("fresize", "--max-size=20", "--check", test_path(folder, "a.tar"), test_path(folder, "out"), NULL);
+    result = run_program(&here, "fresize", "-q", "--json", "--max-size=20", "a.tar", "again", NULL);
+    assert_contains(result.out, "\"unmarked_tars\":1");
+    run_result_free(&result);
 }
 
 /* Neither is a folder of this name made, nor is a pipe taken for something that is no tar. */

@@ -371,7 +371,8 @@ static FshStatus check_tar(Check *check, FshError *error)
         content.length = 0;
         status = check_entry(check, reader, &entry, &content, error);
     }
-    if (!status && tar_reader_unmarked(reader, &unmarked))
+    if (!status && tar_reader_unmarked(reader, &unmarked) &&
+        strcmp(unmarked, check->options->destination) == 0) /* not one inside it */
         (void)snprintf(check->tar_reason, sizeof check->tar_reason,
                        "ends without an end marker: it was " TAR_CUT_SHORT);
     buffer_free(&content);

@@ -424,14 +424,15 @@ static json_t *summary_json(const ResizeSummary *summary, bool dry_run)
     for (size_t i = 0; i < RESIZE_STAGE_COUNT && !failed; i++)
         failed = json_object_set_new(stages, stage_names[i], json_measured(summary->stage_seconds[i]));
     json_t *others = json_pack(
-        "{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "dry_run", dry_run,
-        "source_unfinished", summary->source_unfinished, "images", (json_int_t)resize_summary_images(summary),
-        "unread", (json_int_t)summary->unread_count, "mixed_pairs", (json_int_t)summary->mixed_pairs_count,
-        "outside", (json_int_t)summary->outside_count, "other_files", (json_int_t)summary->other_count,
-        "hidden", (json_int_t)summary->hidden_count, "not_linked", (json_int_t)summary->unlinked_count,
-        "bytes_before", (json_int_t)summary->bytes_before, "bytes_after", (json_int_t)summary->bytes_after,
-        "seconds", json_measured(summary->seconds), "images_per_second", json_measured(rate(summary)),
-        "quirks", quirks, "stage_seconds", stages);
+        "{s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "dry_run",
+        dry_run, "source_unfinished", summary->source_unfinished, "images",
+        (json_int_t)resize_summary_images(summary), "unread", (json_int_t)summary->unread_count,
+        "unmarked_tars", (json_int_t)summary->unmarked_count, "mixed_pairs",
+        (json_int_t)summary->mixed_pairs_count, "outside", (json_int_t)summary->outside_count, "other_files",
+        (json_int_t)summary->other_count, "hidden", (json_int_t)summary->hidden_count, "not_linked",
+        (json_int_t)summary->unlinked_count, "bytes_before", (json_int_t)summary->bytes_before, "bytes_after",
+        (json_int_t)summary->bytes_after, "seconds", json_measured(summary->seconds), "images_per_second",
+        json_measured(rate(summary)), "quirks", quirks, "stage_seconds", stages);
     failed |= !others || json_object_update_new(object, others);
     if (!failed)
         return object;
