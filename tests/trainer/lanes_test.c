@@ -85,9 +85,12 @@ static void check_lanes(const char *name, int64_t size, DataType type, size_t wi
     assert_int_equal(lane_plan_make(graph, window, &lanes, &error), FSH_OK);
     assert_int_equal(memory_plan_make(graph, memory_packed_bytes, NULL, lanes.ends, &plan, &error), FSH_OK);
     assert_true(lanes.beside_count > 5);
+    size_t scaled = 0;
     for (size_t b = 0; b < node_count; b++) {
-        if (graph_node(graph, (NodeId)b)->op == OP_SCALED_LINEAR_BACKWARD_WEIGHT)
+        if (graph_node(graph, (NodeId)b)->op == OP_SCALED_LINEAR_BACKWARD_WEIGHT) {
             assert_true(lanes.beside[b]);
+            scaled++;
+        }
         if (!lanes.beside[b])
             continue;
         size_t passed = 0; /* steps of the main lane that may run while this one does */
@@ -108,6 +111,7 @@ static void check_lanes(const char *name, int64_t size, DataType type, size_t wi
         assert_true(waited);
         assert_true(passed <= 2 * window);
     }
+    assert_true((scaled > 0) == (type == DATA_BF16));
     memory_plan_free(&plan);
     lane_plan_free(&lanes);
     graph_free(&graph);

@@ -16,6 +16,9 @@
 static const int64_t small_images[][4] = {{1, 1, 1, 1},  {1, 3, 5, 3},  {2, 6, 3, 11}, {3, 5, 7, 8},
                                           {2, 7, 4, 12}, {2, 6, 9, 20}, {3, 4, 5, 32}, {2, 3, 4, 5}};
 
+/* More samples than are added up at a time. */
+static const int64_t many_samples[][4] = {{35, 3, 2, 12}, {17, 2, 2, 70}};
+
 /* Each size of a group of lanes, pixels that a group does not hold, blocks that do not hold a row. */
 static const int64_t all_channels[][4] = {{2, 3, 3, 40},  {2, 3, 3, 70},   {2, 3, 3, 128},  {2, 3, 3, 136},
                                           {2, 3, 3, 250}, {2, 3, 3, 256},  {2, 3, 3, 264},  {2, 3, 3, 512},
@@ -371,7 +374,8 @@ const OpTest op_tests[] = {
 
     {.name = "response norm", .golden = "response_norm",
      .build = build_response_norm, .options.norm.epsilon = 1e-2,
-     .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .roundings = 2},
+     .shapes = {SHAPES(small_images), SHAPES(all_channels), SHAPES(many_samples)},
+     .large = SHAPES(larger_images), .roundings = 2},
 
     {.name = "relu", .golden = "relu", .build = build_relu, .shapes = {SHAPES(pointwise_images)}},
     {.name = "leaky relu", .build = build_relu, .options.slope = 0.2F, .shapes = {SHAPES(pointwise_images)}},
