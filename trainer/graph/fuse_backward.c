@@ -83,12 +83,9 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
  * pixel. */
 static bool is_pointwise_gradient(const Graph *graph, const Node *node)
 {
-    const Conv2d *conv = &node->as.conv.options;
-    if (node->op != OP_CONV2D_BACKWARD_DATA)
-        return false;
-    const DataType type = graph->tensors[node->outputs[0]].tensor.type;
-    return data_type_is_narrow(type) && conv->kernel == 1 && conv->stride == 1 && conv->padding == 0 &&
-           conv->groups <= 1;
+    return node->op == OP_CONV2D_BACKWARD_DATA &&
+           data_type_is_narrow(graph->tensors[node->outputs[0]].tensor.type) &&
+           conv2d_is_pointwise(&node->as.conv.options);
 }
 
 /* Makes one node of a norm's backward node and of `data`, which makes its dy. Where g was not there it

@@ -114,12 +114,11 @@ static void fuse_activations(Graph *graph, const GraphUses *uses)
 
 /* ---- layer scales ---- */
 
-/* Returns whether the node is a product of each pixel and a weight and nothing else, with channels
- * in multiples of 8. In f16 factors times weights may be too small to be told from 0: layer scales begin at
+/* Returns whether the node is a product of each pixel and a weight and nothing else, with channels in
+ * multiples of 8. In f16 factors times weights may be too small to be told from 0: layer scales begin at
  * 0.000001 (ConvNeXt). */
 static bool is_plain_product(const Graph *graph, const Node *node)
 {
-    const Conv2d *conv = &node->as.conv.options;
     if ((node->op != OP_LINEAR && node->op != OP_CONV2D) || node->output_count != 1)
         return false;
     const Tensor *x = &graph->tensors[node->inputs[CONV_X]].tensor,
@@ -128,8 +127,7 @@ static bool is_plain_product(const Graph *graph, const Node *node)
         y->shape[y->rank - 1] % CHANNELS_MULTIPLE)
         return false;
     return node->op == OP_LINEAR ? node->inputs[LINEAR_ADDEND] == TENSOR_NONE
-                                 : conv->kernel == 1 && conv->stride == 1 && conv->padding == 0 &&
-                                       conv->groups <= 1 && !node->as.conv.relu;
+                                 : conv2d_is_pointwise(&node->as.conv.options) && !node->as.conv.relu;
 }
 
 /* Returns whether no gradient of the operands is left out: they are made by one node. */

@@ -398,6 +398,8 @@ typedef struct Conv2d {
 /* Returns whether it is a stem, in front of which 16-bit images of so many channels are folded on a GPU
  * (kernels_convolution.h). Smaller kernels gain less than the pass over the image costs. */
 bool conv2d_is_stem(const Conv2d *conv, int64_t in_channels);
+/* Returns whether it is a product of each pixel and one matrix: of 1 x 1, at every pixel, in one group. */
+bool conv2d_is_pointwise(const Conv2d *conv);
 
 /* How bytes become numbers: y = (x - mean[c]) / deviation[c], of type. */
 typedef struct Normalization {

@@ -16,6 +16,11 @@ bool conv2d_is_stem(const Conv2d *conv, int64_t in_channels)
            conv->kernel <= KERNEL_MAX && in_channels <= GRAPH_CHANNELS_MAX;
 }
 
+bool conv2d_is_pointwise(const Conv2d *conv)
+{
+    return conv->kernel == 1 && conv->stride == 1 && conv->padding == 0 && conv->groups <= 1;
+}
+
 bool conv2d_has_few_channels(const Graph *graph, const Node *conv)
 {
     enum { CHANNELS_MOST = 32, KERNEL_MOST = 5, STRIDE_MOST = 2 };

@@ -270,15 +270,13 @@ MatmulStep convolution_product(const Step *step, const ConvolutionPlan *plan)
 /* Takes cuBLASLt where it takes less time than cuDNN's plan, each with the passes that it leaves to do. */
 static void try_matmul(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 {
-    const Conv2d *conv = &step->node->as.conv.options;
     const double theirs = cudnn_milliseconds(step, plan);
     const MatmulStep product = convolution_product(step, plan);
     FshError ignored = {0};
     int way = 0;
-    if (plan->way != WAY_CUDNN || theirs <= 0 || conv->kernel != 1 || conv->stride != 1 ||
-        conv->padding != 0 || conv->groups != 1 || !element_is_narrow(plan->convolution.x.element) ||
-        in(step, 0)->element != in(step, 1)->element || plan->own_weight ||
-        matmul_step_plan(backend, &product, &plan->product, &ignored))
+    if (plan->way != WAY_CUDNN || theirs <= 0 || !conv2d_is_pointwise(&step->node->as.conv.options) ||
+        !element_is_narrow(plan->convolution.x.element) || in(step, 0)->element != in(step, 1)->element ||
+        plan->own_weight || matmul_step_plan(backend, &product, &plan->product, &ignored))
         return;
     const double alone = matmul_step_choose(backend, &product, plan->product, MATMUL_WAYS_TRIED, &way),
                  own = alone + milliseconds_of_passes(step, &plan->convolution.y,
