@@ -18,6 +18,10 @@ struct Decompressor;
 
 /* Ends a message about a tar that ends too early: what it is, and what to do about it. */
 #define TAR_CUT_SHORT "cut short; copy or download it again"
+/* Warns of so many tars without an end marker; %s: the plural's ending. */
+#define TAR_UNMARKED                                                                                         \
+    "tar%s without an end marker: either the writer makes none, or something was cut short between two "     \
+    "members, and is to be copied again"
 
 /* Made by the functions below; tar_source.c alone looks inside, but for length. */
 typedef struct TarSource {

@@ -12,6 +12,7 @@
 #include "common/file.h"
 #include "common/path.h"
 #include "common/text.h"
+#include "tar/tar_source.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
 #include "tools/pack/pack_keyed.h"
@@ -401,11 +402,8 @@ static FshStatus warn_unmarked(PackKeyed *keyed, FshError *error)
 {
     const char *first = NULL;
     const uint64_t count = fsh_unmarked_files(keyed->found->from.dataset, &first);
-    return count ? notes_addf(
-                       &keyed->found->notes->warnings, FSH_OK, error, first,
-                       "%llu tar%s without an end marker: either the writer makes none, or something was cut "
-                       "short between two members, and is to be copied again",
-                       (unsigned long long)count, text_plural(count))
+    return count ? notes_addf(&keyed->found->notes->warnings, FSH_OK, error, first, "%llu " TAR_UNMARKED,
+                              (unsigned long long)count, text_plural(count))
                  : FSH_OK;
 }
 

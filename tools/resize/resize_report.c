@@ -13,6 +13,7 @@
 #include "common/program.h"
 #include "common/progress.h"
 #include "common/text.h"
+#include "tar/tar_source.h"
 #include "tools/job/job.h"
 
 static const char *const outcome_names[RESIZE_OUTCOME_COUNT] = {
@@ -285,11 +286,8 @@ static void print_warnings(FILE *stream, const char *program, const ResizeSummar
     if (summary->unmarked_count) {
         (void)fprintf(stream, "%s: warning: ", program);
         program_print_text(stream, summary->unmarked_first);
-        (void)fprintf(stream,
-                      ": %" PRIu64
-                      " tar%s without an end marker: either the writer makes none, or something was cut "
-                      "short between two members, and is to be copied again\n",
-                      summary->unmarked_count, text_plural(summary->unmarked_count));
+        (void)fprintf(stream, ": %" PRIu64 " " TAR_UNMARKED "\n", summary->unmarked_count,
+                      text_plural(summary->unmarked_count));
     }
     if (summary->outside_count) {
         (void)fprintf(stream, "%s: warning: ", program);
