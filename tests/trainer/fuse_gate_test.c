@@ -50,15 +50,6 @@ static Graph *graph_of(const Gated *of, unsigned fusions)
     return graph;
 }
 
-/* Returns the first node of the op; NULL: there is none. */
-static const Node *find(const Graph *graph, OpKind op)
-{
-    for (size_t i = 0; i < graph_node_count(graph); i++)
-        if (graph_node(graph, (NodeId)i)->op == op)
-            return graph_node(graph, (NodeId)i);
-    return NULL;
-}
-
 /* Returns whether the output is there, and says that this node makes it. */
 static bool makes(const Graph *graph, const Node *node, int output)
 {
@@ -72,8 +63,8 @@ TEST(test_a_gate_makes_the_means_that_factors_come_from)
 {
     const Gated plain = {.type = DATA_F32, .channels = 16};
     Graph *graph = graph_of(&plain, FUSE_GATE_MEAN);
-    const Node *gate = find(graph, OP_GATE), *back = find(graph, OP_GATE_BACKWARD),
-               *multiply = find(graph, OP_CHANNEL_MULTIPLY_BACKWARD);
+    const Node *gate = test_find_op(graph, OP_GATE), *back = test_find_op(graph, OP_GATE_BACKWARD),
+               *multiply = test_find_op(graph, OP_CHANNEL_MULTIPLY_BACKWARD);
     assert_true(makes(graph, gate, GATE_MEANS));
     assert_int_equal(test_count_ops(graph, OP_GLOBAL_AVG_POOL), 1); /* the one before the classes */
     assert_int_equal(test_count_ops(graph, OP_GLOBAL_AVG_POOL_BACKWARD), 1);
@@ -91,8 +82,8 @@ TEST(test_a_gate_makes_the_means_that_factors_come_from)
 static bool makes_means(const Gated *of, unsigned fusions, int operands)
 {
     Graph *graph = graph_of(of, fusions);
-    const Node *back = find(graph, OP_GATE_BACKWARD);
-    const bool found = makes(graph, find(graph, OP_GATE), GATE_MEANS);
+    const Node *back = test_find_op(graph, OP_GATE_BACKWARD);
+    const bool found = makes(graph, test_find_op(graph, OP_GATE), GATE_MEANS);
     int count = 0;
     for (int k = 0; back && k < back->input_count; k++)
         count += back->inputs[k] != TENSOR_NONE;
@@ -137,8 +128,9 @@ TEST(test_gradients_of_gates_and_scales_make_those_of_biases)
         for (int grouped = 0; grouped < 2; grouped++) {
             const Gated of = {.type = type ? DATA_F32 : DATA_BF16, .channels = 8, .groups = grouped ? 16 : 0};
             Graph *graph = graph_of(&of, FUSE_ALL | FUSE_FUNCTION_BIAS);
-            assert_int_equal(makes(graph, find(graph, OP_CHANNEL_SCALE_BACKWARD), CHANNEL_BACK_DBIAS), !type);
-            assert_int_equal(makes(graph, find(graph, OP_GATE_BACKWARD), GATE_BACK_DBIAS),
+            assert_int_equal(makes(graph, test_find_op(graph, OP_CHANNEL_SCALE_BACKWARD), CHANNEL_BACK_DBIAS),
+                             !type);
+            assert_int_equal(makes(graph, test_find_op(graph, OP_GATE_BACKWARD), GATE_BACK_DBIAS),
                              !type && !grouped); /* a depthwise one's own kernel makes its sums */
             graph_free(&graph);
         }

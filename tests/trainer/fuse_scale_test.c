@@ -64,15 +64,6 @@ static bool joins(const Scaled *of, unsigned fusions)
     return joined;
 }
 
-static const Node *find(const Graph *graph, OpKind op)
-{
-    for (size_t i = 0; i < graph_node_count(graph); i++)
-        if (graph_node(graph, (NodeId)i)->op == op)
-            return graph_node(graph, (NodeId)i);
-    fail_msg("no node of this op");
-    return NULL;
-}
-
 static void assert_gradient_is(const Graph *graph, const char *parameter, TensorId gradient)
 {
     assert_int_equal(graph_gradient(graph, graph_find(graph, parameter)), gradient);
@@ -83,9 +74,11 @@ TEST(test_the_gradients_of_layer_and_scale_are_made_together)
     Scaled of = plain;
     of.addend = true;
     Graph *graph = graph_of(&of, FUSE_LINEAR_SCALE);
-    const Node *forward = find(graph, OP_SCALED_LINEAR),
-               *weight = find(graph, OP_SCALED_LINEAR_BACKWARD_WEIGHT),
-               *front = graph_node(graph, graph_tensor(graph, forward->inputs[CONV_X])->producer);
+    const Node *forward = test_find_op(graph, OP_SCALED_LINEAR),
+               *weight = test_find_op(graph, OP_SCALED_LINEAR_BACKWARD_WEIGHT);
+    assert_non_null(forward);
+    assert_non_null(weight);
+    const Node *front = graph_node(graph, graph_tensor(graph, forward->inputs[CONV_X])->producer);
     assert_string_equal(forward->name, "layer");
     assert_string_equal(front->name, "front");
     assert_int_equal(forward->inputs[LINEAR_ADDEND], forward->inputs[CONV_X]);

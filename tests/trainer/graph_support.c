@@ -29,3 +29,11 @@ size_t test_count_ops(const Graph *graph, OpKind op)
         count += graph_node(graph, (NodeId)i)->op == op;
     return count;
 }
+
+const Node *test_find_op(const Graph *graph, OpKind op)
+{
+    for (size_t i = 0; i < graph_node_count(graph); i++)
+        if (graph_node(graph, (NodeId)i)->op == op)
+            return graph_node(graph, (NodeId)i);
+    return NULL;
+}

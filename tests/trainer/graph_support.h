@@ -10,5 +10,7 @@ TensorId test_image(Graph *graph, int64_t batch, int64_t size, int64_t channels)
 void test_finish(Graph *graph, TensorId logits, unsigned fusions);
 /* Returns how many nodes have the op. */
 size_t test_count_ops(const Graph *graph, OpKind op);
+/* Returns the first node of the op; NULL: there is none. */
+const Node *test_find_op(const Graph *graph, OpKind op);
 
 #endif

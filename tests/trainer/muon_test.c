@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/support/support.h"
+#include "tests/trainer/graph_support.h"
 #include "trainer/graph/muon.h"
 #include "trainer/models/models.h"
 
@@ -88,10 +89,7 @@ TEST(test_weights_that_a_layer_scales_are_muons)
 {
     for (int scaled = 0; scaled < 2; scaled++) {
         Graph *graph = fused_network("convnext_atto", NULL, FUSE_ALL | (scaled ? FUSE_LINEAR_SCALE : 0));
-        size_t layers = 0;
-        for (size_t n = 0; n < graph_node_count(graph); n++)
-            layers += graph_node(graph, (NodeId)n)->op == OP_SCALED_LINEAR;
-        assert_int_equal(layers, scaled ? 12 : 0); /* one in each block */
+        assert_int_equal(test_count_ops(graph, OP_SCALED_LINEAR), scaled ? 12 : 0); /* one in each block */
         assert_true(is_muons(graph, "stages.0.blocks.0.mlp.fc2.weight"));
         assert_false(is_muons(graph, "stages.0.blocks.0.gamma"));
         graph_free(&graph);
