@@ -26,7 +26,8 @@ typedef struct Shape {
 
 /* conv8's eight layers and nafnet's first and last; each edge of the kernel with both strides; a tile of one
  * image and of several, images of many tiles, of a pixel's width, of less than a product; one to four chunks
- * of channels; more chunks than warps have pairs for; one pixel; bytes of two and four channels. */
+ * of channels; more chunks than warps have pairs for; one pixel; bytes of two and four channels; windows of
+ * one channel in one image, in several and in a part, with more around them than they need. */
 static const Shape shapes[] = {
     {301, 28, 28, 1, 3, CONVOLUTION(3, 2, 1, true)},   {301, 14, 14, 3, 3, CONVOLUTION(3, 1, 1, true)},
     {301, 14, 14, 3, 8, CONVOLUTION(3, 2, 1, true)},   {301, 7, 7, 8, 8, CONVOLUTION(3, 1, 1, true)},
@@ -43,6 +44,8 @@ static const Shape shapes[] = {
     {3, 65, 66, 32, 32, CONVOLUTION(3, 1, 0, false)},  {1, 3, 3, 8, 8, CONVOLUTION(3, 1, 0, false)},
     {3, 8, 8, 32, 32, CONVOLUTION(5, 1, 2, true)},     {3, 8, 9, 32, 32, CONVOLUTION(5, 2, 2, false)},
     {3, 1, 1, 2, 8, CONVOLUTION(3, 1, 1, false)},      {5, 20, 20, 4, 8, CONVOLUTION(3, 2, 1, false)},
+    {2, 90, 300, 1, 32, CONVOLUTION(3, 1, 1, false)},  {700, 9, 8, 1, 16, CONVOLUTION(3, 2, 0, false)},
+    {3, 12, 17, 1, 12, CONVOLUTION(3, 1, 2, true)},    {1, 1, 1, 1, 8, CONVOLUTION(3, 2, 1, false)},
 };
 
 typedef enum Operand { X, WEIGHT, Y, OPERANDS } Operand;
@@ -271,8 +274,29 @@ TEST(test_weight_gradients_are_the_sums)
     try_all(WEIGHT_GRADIENT);
 }
 
+/* Compares dweight and y, of bytes, with the sums of the numbers that x has on the GPU. */
+static void try_windows(NarrowImage images[OPERANDS], const Shape *s, const DeviceTensor *pixels,
+                        Random *random)
+{
+    NarrowImage numbers = images[X], bytes = {.tensor = *pixels},
+                dweight = narrow_image_make(numbers.tensor.element, images[WEIGHT].tensor.shape,
+                                            padded_channels(s->out), 1, random);
+    numbers.bits = gpu_read(numbers.tensor.data, narrow_image_bytes(&numbers.tensor));
+    Call sums = {.shape = s, .images = {&numbers, &images[WEIGHT], &images[Y]}},
+         call = {.shape = s, .images = {&bytes, &dweight, &images[Y]}};
+    call.scratch = gpu_filled(kernel_direct_scratch_bytes(&images[Y].tensor, pixels, &s->direct) / 2, 0xFFFF);
+    narrow_image_run_twice(run_weight, &call, &dweight);
+    narrow_image_compare("dweight of windows", &dweight, sum_weight, &sums, WEIGHT_PLACES, random);
+    gpu_check(cudaFree(call.scratch));
+    call.images[WEIGHT] = &images[WEIGHT];
+    narrow_image_run_twice(run_forward, &call, &images[Y]);
+    narrow_image_compare("y of windows", &images[Y], sum_forward, &sums, PLACES, random);
+    narrow_image_free(&dweight);
+    free(numbers.bits);
+}
+
 /* Computes y and dweight of bytes, and of the numbers that kernel_normalize makes of them, and expects the
- * same bits. */
+ * same bits; of windows, whose products are added up in another order, the sums. */
 static void try_bytes(const Shape *s, ElementType element)
 {
     static const float mean[] = {120, 100.5F, 7, 255}, deviation[] = {60, 50, 70.25F, 1};
@@ -294,6 +318,14 @@ static void try_bytes(const Shape *s, ElementType element)
     pixels.element = ELEMENT_U8;
     pixels.pitch = s->in;
     gpu_check(kernel_normalize(&pixels, mean, deviation, &x->tensor, NULL));
+    if (s->in == 1 && direct.kernel == 3) {
+        const Shape shape = {s->samples, s->height, s->width, s->in, s->out, direct};
+        try_windows(images, &shape, &pixels, &random);
+        gpu_check(cudaFree(pixels.data));
+        free(bytes);
+        free_operands(images);
+        return;
+    }
     void *scratch = gpu_filled(kernel_direct_scratch_bytes(&y->tensor, &pixels, &direct) / 2, 0xFFFF);
     uint16_t *found[4];
     for (int i = 0; i < 2; i++) { /* the weights' gradient first: y is what it reads */

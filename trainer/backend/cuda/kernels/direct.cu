@@ -36,13 +36,29 @@ struct Plan {
                                        exist, zeros lie there */
 };
 
+/* Brings the weights of windows: of each tap, the first of a chunk of channels in device memory. */
+template <typename T>
+__device__ void make_weights(const T *weight, T *to, const Room &room, const Layout &layout)
+{
+    const int rows = layout.here.chunks * chunk, columns = room.weight_vectors * chunk;
+    for (int i = (int)threadIdx.x; i < room.weight_rows * columns; i += (int)blockDim.x) {
+        const int row = i / columns, tap = i % columns;
+        to[i] = row < rows && tap < window_taps ? weight[(row * window_taps + tap) * chunk] : T(0.F);
+    }
+}
+
 /* Brings the weights: asynchronously, and not closed. rows: that there are in device memory. */
 template <typename T>
-__device__ void bring_weights(const T *weight, unsigned to, const Room &room, const Layout &layout)
+__device__ void bring_weights(const T *weight, char *shared, const Room &room, const Layout &layout)
 {
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
     const int there_are = layout.kernel * layout.kernel * layout.weight_pitch / chunk;
     const int rows = layout.direction > 0 ? layout.here.chunks * chunk : room.weight_rows;
     const int lane = (int)threadIdx.x % 32;
+    if (layout.window.stride) {
+        make_weights(weight, reinterpret_cast<T *>(shared), room, layout);
+        return;
+    }
     for (int row = (int)threadIdx.x / 32; row < room.weight_rows; row += (int)blockDim.x / 32)
         for (int v = lane; v < room.weight_vectors; v += 32) {
             const bool inside = row < rows && v < there_are;
@@ -334,7 +350,7 @@ __global__ void __launch_bounds__(threads_most, threads_at_a_time(N) / threads_m
     float biases[N][2] = {};
     Moments moments = {};
     bring_patch<T>(there, shared + room.patch, layout, spot_of((int)blockIdx.x, layout));
-    bring_weights(weight, memory, room, layout);
+    bring_weights(weight, shared, room, layout);
     copies_close();
     for (int i = (int)threadIdx.x; i < plan.chunks; i += (int)blockDim.x) {
         patch_offsets[i] = layout.offsets[i];

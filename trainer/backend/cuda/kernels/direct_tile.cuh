@@ -8,7 +8,8 @@
  *
  * The unit is a chunk of 8 channels, 16 bytes: a row of the matrices that ldmatrix loads. Chunk c of all
  * pixels lies in plane c, so that 8 neighbouring pixels are in different banks; a product 16 wide takes two
- * chunks, mostly of neighbouring taps. Step by step: docs/kernels.md. */
+ * chunks, mostly of neighbouring taps. Of bytes of one channel, whose chunks would be empty but for an
+ * eighth, a pixel has the nine that its taps meet (Window). Step by step: docs/kernels.md. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DIRECT_TILE_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DIRECT_TILE_CUH
 
@@ -85,6 +86,15 @@ struct Image {
     int height, width, chunks;
 };
 
+/* A kernel of 3 x 3 over an image of one channel. Its patch has a pixel for each of here, whose two chunks
+ * hold what the nine taps meet: a kernel of one tap then, and one step in place of five. stride 0: none. */
+struct Window {
+    int stride, padding, height, width;
+    bool mirrored;
+};
+
+constexpr int window_edge = 3, window_taps = 9, window_chunks = 2;
+
 /* What a launch does. Where pixels of here are of several classes, by the remainder of row or column divided
  * by out_step, each has taps of its own. */
 struct Layout {
@@ -96,6 +106,7 @@ struct Layout {
     int folded;   /* so many pixels at each edge of here are added to those that they mirror */
     int bytes;    /* of a pixel of there, which are to become numbers by the constants; 0: it has numbers */
     ChannelConstants constants;
+    Window window;
     int threads, blocks;           /* threads of a block; blocks that run at a time */
     int images;                    /* of a tile */
     int rows, columns;             /* of an image of a tile: multiples of out_step */
@@ -193,6 +204,39 @@ __device__ void make_patch(const uint8_t *there, T *plane, const Layout &layout,
     }
 }
 
+/* Makes the patch of a window: a chunk of taps in each plane. */
+template <typename T>
+__device__ void make_windows(const uint8_t *there, T *planes, const Layout &layout, const Spot &spot)
+{
+    const Window &window = layout.window;
+    for (int pixel = (int)threadIdx.x; pixel < layout.patch.count; pixel += (int)blockDim.x) {
+        const Place place = place_in(layout.patch, pixel);
+        const int sample = min(spot.sample + place.image, layout.samples - 1),
+                  top = (spot.row + place.row) * window.stride - window.padding,
+                  left = (spot.column + place.column) * window.stride - window.padding;
+        float taps[window_chunks][chunk] = {};
+#pragma unroll
+        for (int u = 0; u < window_edge; u++)
+#pragma unroll
+            for (int v = 0; v < window_edge; v++) {
+                int h = top + u, w = left + v;
+                if (window.mirrored) {
+                    h = reflect(h + window.padding, window.padding, window.height);
+                    w = reflect(w + window.padding, window.padding, window.width);
+                }
+                const bool inside =
+                    (unsigned)h < (unsigned)window.height && (unsigned)w < (unsigned)window.width;
+                const int tap = u * window_edge + v;
+                if (inside)
+                    taps[tap / chunk][tap % chunk] = number_of(
+                        there[(sample * window.height + h) * window.width + w], layout.constants, 0);
+            }
+#pragma unroll
+        for (int c = 0; c < window_chunks; c++)
+            store(planes + c * layout.there_plane / (int)sizeof(T) + pixel * chunk, taps[c]);
+    }
+}
+
 /* Brings the patch below a tile to planes of shared memory: numbers, of T, asynchronously, in copies that are
  * not closed; bytes at once. */
 template <typename T>
@@ -200,7 +244,11 @@ __device__ void bring_patch(const void *there, char *planes, const Layout &layou
 {
     const Share share = share_of(layout.there.chunks);
     if (layout.bytes) {
-        make_patch(static_cast<const uint8_t *>(there), reinterpret_cast<T *>(planes), layout, spot);
+        const uint8_t *bytes = static_cast<const uint8_t *>(there);
+        if (layout.window.stride)
+            make_windows(bytes, reinterpret_cast<T *>(planes), layout, spot);
+        else
+            make_patch(bytes, reinterpret_cast<T *>(planes), layout, spot);
         return;
     }
     if (share.chunk >= layout.there.chunks)
@@ -393,6 +441,15 @@ inline Layout forward_layout(const DeviceTensor *x, const DeviceTensor *y, const
     }
     layout.mirrored = direct->reflects ? (int)direct->padding : 0;
     layout.sides[0] = {0, -(int)direct->padding, 0, (int)direct->kernel};
+    if (layout.bytes == 1 && direct->kernel == window_edge) {
+        layout.window = {(int)direct->stride, (int)direct->padding, layout.there.height, layout.there.width,
+                         direct->reflects};
+        layout.there = {layout.here.height, layout.here.width, window_chunks};
+        layout.weight_pitch = window_chunks * chunk;
+        layout.kernel = layout.in_step = 1;
+        layout.mirrored = 0;
+        layout.sides[0] = {0, 0, 0, 1};
+    }
     return layout;
 }
 

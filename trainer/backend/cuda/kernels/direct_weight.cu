@@ -9,7 +9,11 @@ using namespace fshard::direct;
 namespace
 {
 
-constexpr int warp_pairs = 5; /* of chunks, in a warp: enough for 9 taps of 8 channels */
+/* Returns the pairs of chunks in a warp: enough for 9 taps of 8 channels, or for the 9 taps of a window. */
+__host__ __device__ inline int pairs_of_warp(const Layout &layout)
+{
+    return layout.window.stride ? window_chunks / 2 : 5;
+}
 
 /* So many threads run on a processor at a time, by their registers. */
 __host__ __device__ constexpr int threads_at_a_time(int instance)
@@ -17,7 +21,8 @@ __host__ __device__ constexpr int threads_at_a_time(int instance)
     return instance == 1 ? 1024 : 512;
 }
 
-/* How taps and pixels are divided: `groups` runs of warp_pairs pairs of chunks, each for `splits` warps. */
+/* How taps and pixels are divided: `groups` runs of pairs_of_warp pairs of chunks, each for `splits`
+ * warps. */
 struct Division {
     int groups, splits;
 };
@@ -26,7 +31,7 @@ __host__ __device__ inline Division division_of(const Layout &layout)
 {
     const int pairs = (layout.kernel * layout.kernel * layout.there.chunks + 1) / 2;
     int groups = 1;
-    while (groups * warp_pairs < pairs)
+    while (groups * pairs_of_warp(layout) < pairs)
         groups *= 2;
     return {groups, layout.threads / 32 / groups};
 }
@@ -34,7 +39,7 @@ __host__ __device__ inline Division division_of(const Layout &layout)
 /* Returns the sums in a part, [group][pair][N][4][lane]. */
 __host__ __device__ inline int part_sums(const Layout &layout, int instance)
 {
-    return division_of(layout).groups * warp_pairs * instance * 4 * 32;
+    return division_of(layout).groups * pairs_of_warp(layout) * instance * 4 * 32;
 }
 
 /* Brings a tile of here to planes, zeros where there is no pixel; those behind the tile, up to a multiple of
@@ -82,8 +87,8 @@ template <int N> __device__ void load_gradients(unsigned row, int plane, int chu
 }
 
 /* Sums over the pixels of tiles the products of x (there) and dy (here): 16 channels and taps by N chunks of
- * y, warp_pairs such products in a warp; partial[block][part_sums]. */
-template <typename T, int N>
+ * y, Pairs such products in a warp; partial[block][part_sums]. */
+template <typename T, int N, int Pairs>
 __global__ void __launch_bounds__(threads_most, threads_at_a_time(N) / threads_most)
     direct_weight_kernel(const T *here, const void *there, float *partial,
                          const __grid_constant__ Layout layout)
@@ -96,13 +101,13 @@ __global__ void __launch_bounds__(threads_most, threads_at_a_time(N) / threads_m
                    tile = patch + (unsigned)(layout.there_plane * layout.there.chunks);
     const Side &side = layout.sides[0];
     const int last = 2 * layout.steps[0][0] - 1; /* of the chunks; sums of those beyond are not used */
-    unsigned offsets[warp_pairs];
+    unsigned offsets[Pairs];
 #pragma unroll
-    for (int u = 0; u < warp_pairs; u++)
-        offsets[u] = (unsigned)layout.offsets[min(2 * (group * warp_pairs + u) + lane / 8 % 2, last)];
-    float sums[warp_pairs][N][4];
+    for (int u = 0; u < Pairs; u++)
+        offsets[u] = (unsigned)layout.offsets[min(2 * (group * Pairs + u) + lane / 8 % 2, last)];
+    float sums[Pairs][N][4];
 #pragma unroll
-    for (int u = 0; u < warp_pairs; u++)
+    for (int u = 0; u < Pairs; u++)
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
@@ -123,7 +128,7 @@ __global__ void __launch_bounds__(threads_most, threads_at_a_time(N) / threads_m
             load_gradients<N>(tile + (unsigned)((first + lane % 16) * chunk_bytes), layout.here_plane,
                               layout.here.chunks, gradients);
 #pragma unroll
-            for (int u = 0; u < warp_pairs; u++) {
+            for (int u = 0; u < Pairs; u++) {
                 unsigned pairs[4];
                 load_transposed(pairs, row + offsets[u]);
 #pragma unroll
@@ -136,7 +141,7 @@ __global__ void __launch_bounds__(threads_most, threads_at_a_time(N) / threads_m
     float *joined = reinterpret_cast<float *>(shared); /* [warp][N][4][lane] */
     partial += (int64_t)blockIdx.x * part_sums(layout, N);
 #pragma unroll
-    for (int u = 0; u < warp_pairs; u++) {
+    for (int u = 0; u < Pairs; u++) {
         __syncthreads();
 #pragma unroll
         for (int n = 0; n < N; n++)
@@ -149,13 +154,14 @@ __global__ void __launch_bounds__(threads_most, threads_at_a_time(N) / threads_m
             float sum = 0;
             for (int s = 0; s < division.splits; s++)
                 sum += joined[(s * division.groups + of_group) * N * 4 * 32 + at];
-            partial[(of_group * warp_pairs + u) * N * 4 * 32 + at] = sum;
+            partial[(of_group * Pairs + u) * N * 4 * 32 + at] = sum;
         }
     }
 }
 
-/* Computes dweight from the sum of the parts. count: elements of a part. */
-template <typename T, int N>
+/* Computes dweight from the sum of the parts. count: elements of a part; Windows: of a window, where a chunk
+ * has taps of one channel, behind which are zeros. */
+template <typename T, int N, bool Windows>
 __global__ void __launch_bounds__(join_columns *join_rows)
     direct_join_kernel(const float *partial, T *dweight, int parts, int count, int chunks, int taps, int rows,
                        int pitch)
@@ -166,7 +172,12 @@ __global__ void __launch_bounds__(join_columns *join_rows)
         return;
     const int lane = i % 32, k = i / 32 % 4, n = i / 128 % N, pair = i / (128 * N);
     const int s = 2 * pair + k / 2, o = n * chunk + lane % 4 * 2 + k % 2, each = pitch / chunk;
-    if (s < chunks && o < rows)
+    if constexpr (Windows) {
+        const int tap = s * chunk + lane / 4;
+        const float channels[chunk] = {(float)sum};
+        if (tap < window_taps && o < rows)
+            store(dweight + (o * window_taps + tap) * chunk, channels);
+    } else if (s < chunks && o < rows)
         dweight[((int64_t)o * taps + s / each) * pitch + s % each * chunk + lane / 4] = (T)(float)sum;
 }
 
@@ -215,16 +226,17 @@ extern "C" cudaError_t kernel_direct_backward_weight(const DeviceTensor *dy, con
         using T = decltype(zero);
         return with_chunks(layout.here.chunks, [&](auto chunks) {
             constexpr int N = decltype(chunks)::value;
+            const bool windows = layout.window.stride != 0;
             const int count = part_sums(layout, N);
-            const cudaError_t code =
-                launch_blocks(direct_weight_kernel<T, N>, blocks, layout.threads, bytes, stream,
-                              data_of<const T>(dy), data_of<const void>(x), partial, layout);
+            const cudaError_t code = launch_blocks(
+                windows ? direct_weight_kernel<T, N, 1> : direct_weight_kernel<T, N, 5>, blocks,
+                layout.threads, bytes, stream, data_of<const T>(dy), data_of<const void>(x), partial, layout);
             if (code != cudaSuccess)
                 return code;
-            direct_join_kernel<T, N>
-                <<<(unsigned)(count / join_columns), join_columns * join_rows, 0, stream>>>(
-                    partial, data_of<T>(dweight), blocks, count, taps * layout.there.chunks, taps,
-                    (int)dy->pitch, layout.weight_pitch);
+            const auto join = windows ? direct_join_kernel<T, N, true> : direct_join_kernel<T, N, false>;
+            join<<<(unsigned)(count / join_columns), join_columns * join_rows, 0, stream>>>(
+                partial, data_of<T>(dweight), blocks, count, taps * layout.there.chunks, taps, (int)dy->pitch,
+                layout.weight_pitch);
             return cudaGetLastError();
         });
     });
