@@ -39,7 +39,7 @@ import golden_networks
 
 CORES = len(os.sched_getaffinity(0))
 NETWORKS = {"xresnet18": ([2, 2, 2, 2], 1, 0), "xresnet50": ([3, 4, 6, 3], 4, 0), "xse_resnext50": ([3, 4, 6, 3], 4, 32)}
-EVALUATED, WARM_STEPS, LOOKAHEAD_STEPS, LOOKAHEAD_ALPHA = 256, 3, 6, 0.5
+EVALUATED, WARM_STEPS = 256, 3
 
 
 # ---- images ---------------------------------------------------------------------------------------------------------------
@@ -142,52 +142,74 @@ def network_of(options, classes, device):
 # ---- the update -----------------------------------------------------------------------------------------------------------
 
 
-class Ranger(torch.optim.Optimizer):
-    """torch.optim.RAdam with decoupled weight decay on all but norms and biases, and Lookahead around it: ftrain's --opt ranger
-    (trainer/graph/graph_optimizer.h). Its numbers lie on the device, so that a captured update reads those of its step."""
+def newton_schulz(x, steps=5, a=3.4445, b=-4.7750, c=2.0315):
+    tall = x.size(-2) > x.size(-1)
+    x = x.mT if tall else x
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
 
-    def __init__(self, parameters, betas, epsilon, decay):
-        super().__init__(parameters, {})
-        self.weights, self.betas, self.epsilon, self.decay, self.updates = parameters, betas, epsilon, decay, 0
-        self.decayed = [w for w in parameters if w.dim() > 1]
-        self.firsts, self.seconds = ([torch.zeros_like(w) for w in parameters] for _ in range(2))
-        self.slow = [w.detach().clone() for w in parameters]
-        self.numbers = torch.tensor([1, 0, 0], dtype=parameters[0].dtype, device=parameters[0].device)  # of no change
+
+class Muon(torch.optim.Optimizer):
+    """ftrain's --opt muon with AdamW for the rest (trainer/graph/graph_optimizer.h, muon.h): torch.optim.Muon's rule, for filters as matrices of a row
+    each. Matrices of one shape are one batch of products. Its numbers lie on the device, so that a captured update reads those of its step."""
+
+    def __init__(self, weights, momentum, betas, epsilon, decay, narrow):
+        super().__init__(weights, {})
+        self.weights, self.momentum, self.betas, self.epsilon, self.decay, self.updates = weights, momentum, betas, epsilon, decay, 0
+        # not the layer that reads the image, nor that which makes the output
+        self.hidden = [w for w in weights if w.dim() == 4 and min(self.shape(w)) >= 4][1:]
+        mine = {id(w) for w in self.hidden}
+        self.rest = [w for w in weights if id(w) not in mine]
+        self.rest_decayed = [w for w in self.rest if w.dim() > 1]
+        self.groups, self.narrow = {}, narrow
+        for i, w in enumerate(self.hidden):
+            self.groups.setdefault(self.shape(w), []).append(i)
+        self.steps, self.firsts, self.seconds = ([torch.zeros_like(w) for w in of] for of in (self.hidden, self.rest, self.rest))
+        self.numbers = torch.zeros(3, dtype=weights[0].dtype, device=weights[0].device)  # of no change
+
+    @staticmethod
+    def shape(weight):
+        return weight.shape[0], weight[0].numel()
+
+    def states(self):
+        return self.steps + self.firsts + self.seconds
 
     def prepare(self, rate):
         """Sets the numbers of the next update."""
         (beta1, beta2), t = self.betas, self.updates + 1
-        power, longest, of_first = beta2**t, 2 / (1 - beta2) - 1, rate / (1 - beta1**t)
-        length = longest - 2 * t * power / (1 - power)
-        adaptive, plain = 0.0, of_first
-        if length > 5:
-            adaptive = of_first * math.sqrt((1 - power) * (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
-            plain = 0.0
-        self.numbers.copy_(torch.tensor([1 - rate * self.decay, -adaptive, -plain], dtype=self.numbers.dtype), non_blocking=True)
+        self.numbers.copy_(torch.tensor([rate, rate / (1 - beta1**t), 1 / math.sqrt(1 - beta2**t)], dtype=self.numbers.dtype), non_blocking=True)
 
     @torch.no_grad()
     def update(self):
-        (beta1, beta2), (kept, adaptive, plain) = self.betas, self.numbers.unbind()
-        gradients = [w.grad for w in self.weights]
-        torch._foreach_mul_(self.decayed, kept)
-        torch._foreach_lerp_(self.firsts, gradients, 1 - beta1)
+        (beta1, beta2), (rate, of_first, of_second) = self.betas, self.numbers.unbind()
+        gradients, rest = [w.grad for w in self.hidden], [w.grad for w in self.rest]
+        torch._foreach_mul_(self.hidden + self.rest_decayed, 1 - rate * self.decay)
+        torch._foreach_mul_(self.steps, self.momentum)
+        torch._foreach_add_(self.steps, gradients)
+        ahead = torch._foreach_add(gradients, self.steps, alpha=self.momentum)
+        for shape, members in self.groups.items():
+            # filters lie as [O, h, w, I]: columns may come in any order
+            rows = torch.stack([(ahead[i].permute(0, 2, 3, 1) if ahead[i].dim() == 4 else ahead[i]).reshape(shape) for i in members])
+            moved = newton_schulz(rows.to(self.narrow)).to(rows.dtype) * (-0.2 * math.sqrt(max(shape)) * rate)
+            for i, step in zip(members, moved.unbind()):
+                w = self.hidden[i]
+                w.add_(step.view(w.shape[0], *w.shape[2:], w.shape[1]).permute(0, 3, 1, 2) if w.dim() == 4 else step.view(w.shape))
+        torch._foreach_lerp_(self.firsts, rest, 1 - beta1)
         torch._foreach_mul_(self.seconds, beta2)
-        torch._foreach_addcmul_(self.seconds, gradients, gradients, 1 - beta2)
+        torch._foreach_addcmul_(self.seconds, rest, rest, 1 - beta2)
         factors = torch._foreach_sqrt(self.seconds)
+        torch._foreach_mul_(factors, of_second)
         torch._foreach_add_(factors, self.epsilon)
         torch._foreach_reciprocal_(factors)
-        torch._foreach_mul_(factors, adaptive)
-        # alpha takes it to the overload for tensors: without it the host reads the number, which no capture may
-        torch._foreach_add_(factors, plain, alpha=1)
-        torch._foreach_addcmul_(self.weights, self.firsts, factors)
+        torch._foreach_mul_(factors, -of_first)
+        torch._foreach_addcmul_(self.rest, self.firsts, factors)
 
-    @torch.no_grad()
     def finish(self):
         """Follows each update."""
         self.updates += 1
-        if self.updates % LOOKAHEAD_STEPS == 0:
-            torch._foreach_lerp_(self.slow, self.weights, LOOKAHEAD_ALPHA)
-            torch._foreach_copy_(self.weights, self.slow)
 
     def step(self):
         self.update()
@@ -195,8 +217,7 @@ class Ranger(torch.optim.Optimizer):
 
 
 def rate_at(options, step, total):
-    fallen = max(0, (step / total - options.lr_flat) / (1 - options.lr_flat))
-    return options.lr * (1 + math.cos(math.pi * fallen)) / 2
+    return options.lr * (1 - step / total)
 
 
 def settle(device):
@@ -215,7 +236,8 @@ class Step:
         self.labels, self.flips = (torch.zeros(batch, dtype=kind, device=device) for kind in (torch.int64, torch.bool))
         self.loss = torch.zeros((), device=device)
         betas = tuple(float(beta) for beta in options.opt_betas.split(":"))
-        self.optimizer = Ranger(net.parameters(), betas, options.opt_eps, options.weight_decay)
+        self.optimizer = Muon(net.parameters(), options.momentum, betas, options.opt_eps, options.weight_decay,
+                              torch.bfloat16 if device.type == "cuda" else torch.float32)
         self.scaler = torch.amp.GradScaler(device.type, enabled=options.amp == "fp16")
         if options.mode.startswith("compile"):
             self.network, self.optimizer.update = torch.compile(forward), torch.compile(self.optimizer.update)
@@ -260,7 +282,7 @@ class Step:
             with torch.cuda.graph(self.graph):
                 self.whole()
         torch._foreach_copy_(self.net.buffers(), before)
-        torch._foreach_zero_(self.optimizer.firsts + self.optimizer.seconds)
+        torch._foreach_zero_(self.optimizer.states())
 
     def run(self, images, labels, rate):
         self.images.copy_(images, non_blocking=True)
@@ -339,7 +361,7 @@ def options_of(arguments):
         parser.add_argument("--" + key, type=kind, default=value)
     parser.add_argument("--no-flip", action="store_true")
     options = parser.parse_args(arguments)
-    wanted = (("opt", "ranger"), ("lr_scheduler", "flat-cosine"), ("lr_warmup_epochs", 0))
+    wanted = (("opt", "muon"), ("lr_scheduler", "linear"), ("lr_warmup_epochs", 0))
     for key, value in wanted:
         if getattr(options, key) != value:
             parser.error(f"has {value} alone for {key}, and the recipe says {getattr(options, key)}")
