@@ -36,6 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/trainer/golden"))
 
 import golden_networks
+from muon_torch import newton_schulz
 
 CORES = len(os.sched_getaffinity(0))
 NETWORKS = {"xresnet18": ([2, 2, 2, 2], 1, 0), "xresnet50": ([3, 4, 6, 3], 4, 0), "xse_resnext50": ([3, 4, 6, 3], 4, 32)}
@@ -140,16 +141,6 @@ def network_of(options, classes, device):
 
 
 # ---- the update -----------------------------------------------------------------------------------------------------------
-
-
-def newton_schulz(x, steps=5, a=3.4445, b=-4.7750, c=2.0315):
-    tall = x.size(-2) > x.size(-1)
-    x = x.mT if tall else x
-    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
-    for _ in range(steps):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.mT if tall else x
 
 
 class Muon(torch.optim.Optimizer):
