@@ -131,6 +131,10 @@ TEST_IN_FOLDER(test_a_crop_takes_the_place_of_a_recipes_crop_and_resize, folder)
     run_result_free(&result);
     SAYS(0, "evaluation: short edge to 40, centre 32 pixels", SIZED, "--train-crop-size", "32",
          "--val-crop-size", "32", "--val-resize-size", "40");
+    SAYS(0, "weight decay of 0.3 are for --opt muon: give adamw a --lr and a --weight-decay of its own\n",
+         SIZED, "--train-crop-size", "32", "--val-crop-size", "32", "--opt", "adamw");
+    SAYS(0, "weight decay of 0.3 is for --opt muon: give sgd a --weight-decay of its own\n", SIZED,
+         "--train-crop-size", "32", "--val-crop-size", "32", "--opt", "sgd", "--lr", "0.1");
     result = TRAIN(0, SIZED, "--train-crop-size", "32"); /* evaluation keeps the recipe's crop */
     assert_contains(result.err, "evaluation: short edge to 128, centre 128 pixels");
     assert_contains(result.err, "of these do nothing here: self-attention\n");
@@ -185,6 +189,8 @@ TEST_IN_FOLDER(test_a_run_notes_its_recipe_and_is_repeated_from_its_notes, folde
     result = TRAIN(0, "--config", test_path(folder, "a/args.json"), "--opt", "sgd", shards,
                    test_path(folder, "b"));
     assert_contains(result.err, "of these do nothing here: opt-betas\n");
+    assert_contains(result.err,
+                    "the recipe's learning rate of 0.02 is for --opt adamw: give sgd a --lr of its own\n");
     run_result_free(&result);
     REFUSED(2, "--opt-betas: does nothing here", test_path(folder, "c"), "--recipe", recipe, "--opt", "sgd",
             "--opt-betas", "0.9:0.99", shards);

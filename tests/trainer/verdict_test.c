@@ -13,8 +13,7 @@ TEST(test_advice_leaves_out_what_the_run_does_already)
     } cases[] = {
         {{.waited_percent = 2, .compute_type = DATA_F32},
          "compute bound: 98 % of the steps' time is computing; --profile 3 says what takes it, --amp bf16 "
-         "makes products "
-         "faster"},
+         "makes products faster where the CPU has AVX-512"},
         {{.waited_percent = 2, .compute_type = DATA_F32, .cuda = true},
          "compute bound: 98 % of the steps' time is computing; --profile 3 says what takes it, --amp auto "
          "makes products "

@@ -221,6 +221,32 @@ static void tell_batch(const TrainPlan *plan, void (*print)(void *context, const
     print(context, line);
 }
 
+/* Says that the recipe's learning rate and decay are for its optimizer, where the run has another one. */
+static void tell_optimizer(const TrainPlan *plan, void (*print)(void *context, const char *line),
+                           void *context)
+{
+    const json_t *used = json_object_get(plan->preset, "options"), *lr = json_object_get(used, "lr"),
+                 *decay = json_object_get(used, "weight-decay");
+    const char *mine = optimizer_names[plan->recipe.optimizer.kind];
+    char rate[64] = "", kept[64] = "", line[400];
+    json_t *whole = NULL;
+    if ((!lr && !decay) || json_object_get(used, "opt") ||
+        recipe_read(fact_of(plan->preset, name_fact), &whole, NULL))
+        return;
+    const char *meant = json_string_value(json_object_get(json_object_get(whole, "options"), "opt"));
+    if (meant && strcmp(meant, mine) != 0) {
+        if (lr)
+            (void)snprintf(rate, sizeof rate, "learning rate of %.4g", json_number_value(lr));
+        if (decay)
+            (void)snprintf(kept, sizeof kept, "weight decay of %.4g", json_number_value(decay));
+        (void)snprintf(line, sizeof line, "the recipe's %s%s%s %s for --opt %s: give %s a%s%s%s of its own",
+                       rate, lr && decay ? " and " : "", kept, lr && decay ? "are" : "is", meant, mine,
+                       lr ? " --lr" : "", lr && decay ? " and a" : "", decay ? " --weight-decay" : "");
+        print(context, line);
+    }
+    json_decref(whole);
+}
+
 void recipe_describe(const TrainPlan *plan, void (*print)(void *context, const char *line), void *context)
 {
     char line[2048], options[1900];
@@ -237,6 +263,7 @@ void recipe_describe(const TrainPlan *plan, void (*print)(void *context, const c
         (void)snprintf(line, sizeof line, "of these do nothing here: %s", plan->preset_idle);
         print(context, line);
     }
+    tell_optimizer(plan, print, context);
     tell_batch(plan, print, context);
 }
 

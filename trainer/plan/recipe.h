@@ -50,8 +50,9 @@ void recipe_forget(const TrainOptions *options, const char *option);
  * Returns status. */
 FshStatus recipe_explain(const TrainOptions *options, FshStatus status, FshError *error);
 
-/* Passes what the recipe is and gives, what of it does nothing here, and whether its learning rate is for
- * another number of images, in a few lines for the log, without line ends; nothing without a recipe. */
+/* Passes what the recipe is and gives, what of it does nothing here, and whether its learning rate and decay
+ * are for another optimizer or another number of images, in a few lines for the log, without line ends;
+ * nothing without a recipe. */
 void recipe_describe(const TrainPlan *plan, void (*print)(void *context, const char *line), void *context);
 
 /* Passes a line that says that the recipe is for weights of others, for a run that begins without them.
