@@ -50,7 +50,7 @@ size_t update_options_rows(UpdateOptions *o, Option *rows)
          .maximum = 1,
          .alias = "wd",
          .help = "on weights; norms and biases have none; unless given none for pairs, 0.05 with adamw, "
-                 "nadamw and radamw, 0.01 with ranger, else 0.0005"},
+                 "nadamw, radamw and muon, 0.01 with ranger, else 0.0005"},
         {.name = "clip-grad", .kind = OPTION_REAL, .value = &o->clip_grad, .argument = "X", .maximum = 1e9,
          .alias = "clip-grad-norm",
          .help = "longest gradient over all weights together; 0: any"},

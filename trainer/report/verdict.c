@@ -58,9 +58,10 @@ void verdict_of_speed(const SpeedFacts *facts, char *text, size_t text_bytes)
         say_loader_bound(facts, text, text_bytes);
         return;
     }
-    const char *faster = facts->compute_type != DATA_F32 ? ""
-                         : facts->cuda                   ? ", --amp auto makes products faster"
-                                                         : ", --amp bf16 makes products faster where the CPU has AVX-512";
+    const char *faster = "";
+    if (facts->compute_type == DATA_F32)
+        faster = facts->cuda ? ", --amp auto makes products faster"
+                             : ", --amp bf16 makes products faster where the CPU has AVX-512";
     (void)snprintf(text, text_bytes,
                    "compute bound: %.0f %% of the steps' time is computing; --profile 3 says what takes it%s",
                    100 - facts->waited_percent, faster);
