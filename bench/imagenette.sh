@@ -2,7 +2,7 @@
 # The recipes for sets like Imagenette: `ftrain --recipe imagenette-5` and the same recipe in PyTorch (bench/imagenette_torch.py), in turn, seed by
 # seed, each run a program of its own; then means and deviations.
 # usage: bench/imagenette.sh FOLDER OUT [OPTION…]     FOLDER: train/CLASS/*.jpg, val/CLASS/*.jpg; OUT: a folder for results.jsonl and ftrain.log;
-# OPTION…: of the recipe, for both: --epochs 8, --lr 0.004; those of ftrain alone stand in FTRAIN
+# OPTION…: of the recipe, for both: --epochs 8, --lr 0.004; those of ftrain alone stand in FTRAIN, another --opt too, with PEER_ATTENTION empty
 # FSHARD_BENCH_BIN [build/bin], FSHARD_BENCH_PYTHON [python3; with torch, torchvision, Pillow, NumPy]
 # RECIPE [imagenette-5], SEEDS [1 2 3], ATTENTION [no yes]: with and without the layer of --self-attention, ours; PEER_ATTENTION [yes]: the peer's,
 # or empty; MODES [graph]: the peer's --mode; AMP [fp16], PEER_AMP [bf16, which spares it the scaler], EVERY [1]: epochs between evaluations,

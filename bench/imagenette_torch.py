@@ -6,6 +6,7 @@ usage: imagenette_torch.py FOLDER [--recipe NAME] [--KEY VALUE …] [--self-atte
 FOLDER has train/CLASS/*.jpg, val/CLASS/*.jpg. NAME [imagenette-5]: recipes/NAME.toml, and each KEY of it is an option; the same numbers, then,
 as ftrain has. Networks are those of tests/trainer/golden/golden_networks.py, which are compared with ftrain's step by step; their first
 weights are drawn as ftrain draws them (fastai's), and --first FILE writes them. Mean and deviation of pixels are the set's.
+Of optimizers and schedules it has the recipes' alone, Muon and linear.
 
 Whole images (train-crop-mode center) lie decoded on the GPU, and batches are taken there; random crops come from --workers processes that have
 the images decoded. Mirrored on the GPU. channels_last, cudnn.benchmark but in evaluation, whose shapes come too seldom to pay for it.
@@ -150,7 +151,7 @@ class Muon(torch.optim.Optimizer):
     def __init__(self, weights, momentum, betas, epsilon, decay, narrow):
         super().__init__(weights, {})
         self.weights, self.momentum, self.betas, self.epsilon, self.decay, self.updates = weights, momentum, betas, epsilon, decay, 0
-        # not the layer that reads the image, nor that which makes the output
+        # in the networks above: not the layer that reads the image, nor that which makes the output
         self.hidden = [w for w in weights if w.dim() == 4 and min(self.shape(w)) >= 4][1:]
         mine = {id(w) for w in self.hidden}
         self.rest = [w for w in weights if id(w) not in mine]
@@ -183,11 +184,11 @@ class Muon(torch.optim.Optimizer):
         ahead = torch._foreach_add(gradients, self.steps, alpha=self.momentum)
         for shape, members in self.groups.items():
             # filters lie as [O, h, w, I]: columns may come in any order
-            rows = torch.stack([(ahead[i].permute(0, 2, 3, 1) if ahead[i].dim() == 4 else ahead[i]).reshape(shape) for i in members])
+            rows = torch.stack([ahead[i].permute(0, 2, 3, 1).reshape(shape) for i in members])
             moved = newton_schulz(rows.to(self.narrow)).to(rows.dtype) * (-0.2 * math.sqrt(max(shape)) * rate)
             for i, step in zip(members, moved.unbind()):
                 w = self.hidden[i]
-                w.add_(step.view(w.shape[0], *w.shape[2:], w.shape[1]).permute(0, 3, 1, 2) if w.dim() == 4 else step.view(w.shape))
+                w.add_(step.view(w.shape[0], *w.shape[2:], w.shape[1]).permute(0, 3, 1, 2))
         torch._foreach_lerp_(self.firsts, rest, 1 - beta1)
         torch._foreach_mul_(self.seconds, beta2)
         torch._foreach_addcmul_(self.seconds, rest, rest, 1 - beta2)

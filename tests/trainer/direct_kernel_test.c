@@ -27,7 +27,7 @@ typedef struct Shape {
 /* conv8's eight layers and nafnet's first and last; each edge of the kernel with both strides; a tile of one
  * image and of several, images of many tiles, of a pixel's width, of less than a product; one to four chunks
  * of channels; more chunks than warps have pairs for; one pixel; bytes of two and four channels; windows of
- * one channel in one image, in several and in a part, with more around them than they need. */
+ * one channel in one image, in several and in a part, with a padding of 2, with a column that none meets. */
 static const Shape shapes[] = {
     {301, 28, 28, 1, 3, CONVOLUTION(3, 2, 1, true)},   {301, 14, 14, 3, 3, CONVOLUTION(3, 1, 1, true)},
     {301, 14, 14, 3, 8, CONVOLUTION(3, 2, 1, true)},   {301, 7, 7, 8, 8, CONVOLUTION(3, 1, 1, true)},
@@ -46,6 +46,7 @@ static const Shape shapes[] = {
     {3, 1, 1, 2, 8, CONVOLUTION(3, 1, 1, false)},      {5, 20, 20, 4, 8, CONVOLUTION(3, 2, 1, false)},
     {2, 90, 300, 1, 32, CONVOLUTION(3, 1, 1, false)},  {700, 9, 8, 1, 16, CONVOLUTION(3, 2, 0, false)},
     {3, 12, 17, 1, 12, CONVOLUTION(3, 1, 2, true)},    {1, 1, 1, 1, 8, CONVOLUTION(3, 2, 1, false)},
+    {5, 14, 14, 1, 20, CONVOLUTION(3, 2, 1, true)},
 };
 
 typedef enum Operand { X, WEIGHT, Y, OPERANDS } Operand;
@@ -170,8 +171,9 @@ static cudaError_t run_weight(const void *context)
 
 typedef enum Kind { FORWARD, WITH_BIAS_AND_SUMS, DATA_GRADIENT, WEIGHT_GRADIENT } Kind;
 
-/* Computes y with a bias, an activation, and the sums of y. */
-static void try_with_bias(const char *what, Call *call, Random *random)
+/* Computes y with a bias, an activation, and the sums of y. numbers: what the sums are of: the call, or where
+ * it reads bytes another one with their numbers. */
+static void try_with_bias(const char *what, Call *call, Call *numbers, Random *random)
 {
     const NarrowImage *y = call->images[Y];
     float biases[DIRECT_CHANNELS_MAX] = {0};
@@ -181,11 +183,13 @@ static void try_with_bias(const char *what, Call *call, Random *random)
     call->biases = biases;
     call->bias = (DeviceTensor){.data = gpu_copy_of(biases, sizeof biases), .element = ELEMENT_F32};
     call->sums = &sums;
+    numbers->biases = call->biases;
+    numbers->bias = call->bias;
     call->scratch = gpu_filled(
         kernel_direct_sums_scratch_bytes(&call->images[X]->tensor, &y->tensor, &call->shape->direct) / 2,
         0xFFFF);
     narrow_image_run_twice(run_forward, call, y);
-    narrow_image_compare(what, y, sum_forward, call, PLACES, random);
+    narrow_image_compare(what, y, sum_forward, numbers, PLACES, random);
     narrow_image_compare_moments(what, y, &sums);
     gpu_check(cudaFree(call->bias.data));
     gpu_check(cudaFree(sums.data));
@@ -211,6 +215,16 @@ static void free_operands(NarrowImage images[OPERANDS])
         narrow_image_free(&images[i]);
 }
 
+/* Writes what is computed of a shape to what[160]. */
+static void describe(char *what, const char *name, const Shape *s)
+{
+    const Direct *d = &s->direct;
+    (void)snprintf(
+        what, 160, "%s of %lld x %lld x %lld, %lld to %lld, kernel %lld, stride %lld, padding %lld%s", name,
+        (long long)s->samples, (long long)s->height, (long long)s->width, (long long)s->in, (long long)s->out,
+        (long long)d->kernel, (long long)d->stride, (long long)d->padding, d->reflects ? ", mirrored" : "");
+}
+
 static void try(const Shape *s, ElementType element, Kind kind)
 {
     static const char *const names[] = {"y", "y with bias", "dx", "dweight"};
@@ -222,18 +236,14 @@ static void try(const Shape *s, ElementType element, Kind kind)
     const NarrowImage *x = &images[X], *weight = &images[WEIGHT], *y = &images[Y];
     Call call = {.shape = s, .images = {x, weight, y}};
     char what[160];
-    (void)snprintf(what, sizeof what,
-                   "%s of %lld x %lld x %lld, %lld to %lld, kernel %lld, stride %lld, padding %lld%s",
-                   names[kind], (long long)s->samples, (long long)s->height, (long long)s->width,
-                   (long long)s->in, (long long)s->out, (long long)d->kernel, (long long)d->stride,
-                   (long long)d->padding, d->reflects ? ", mirrored" : "");
+    describe(what, names[kind], s);
     if (!kernel_direct_fits(&x->tensor, &weight->tensor, &y->tensor, d))
         fail_msg("%s does not fit", what);
     if (kind == FORWARD) {
         narrow_image_run_twice(run_forward, &call, y);
         narrow_image_compare(what, y, sum_forward, &call, PLACES, &random);
     } else if (kind == WITH_BIAS_AND_SUMS) {
-        try_with_bias(what, &call, &random);
+        try_with_bias(what, &call, &call, &random);
     } else if (kind == DATA_GRADIENT) {
         narrow_image_run_twice(run_data, &call, x);
         narrow_image_compare(what, x, sum_data, &call, PLACES, &random);
@@ -274,23 +284,29 @@ TEST(test_weight_gradients_are_the_sums)
     try_all(WEIGHT_GRADIENT);
 }
 
-/* Compares dweight and y, of bytes, with the sums of the numbers that x has on the GPU. */
+/* Compares dweight and y, of bytes, with the sums of the numbers that x has on the GPU; y with a bias, an
+ * activation and sums, too. */
 static void try_windows(NarrowImage images[OPERANDS], const Shape *s, const DeviceTensor *pixels,
                         Random *random)
 {
     NarrowImage numbers = images[X], bytes = {.tensor = *pixels},
                 dweight = narrow_image_make(numbers.tensor.element, images[WEIGHT].tensor.shape,
                                             padded_channels(s->out), 1, random);
+    char what[160];
     numbers.bits = gpu_read(numbers.tensor.data, narrow_image_bytes(&numbers.tensor));
     Call sums = {.shape = s, .images = {&numbers, &images[WEIGHT], &images[Y]}},
          call = {.shape = s, .images = {&bytes, &dweight, &images[Y]}};
     call.scratch = gpu_filled(kernel_direct_scratch_bytes(&images[Y].tensor, pixels, &s->direct) / 2, 0xFFFF);
     narrow_image_run_twice(run_weight, &call, &dweight);
-    narrow_image_compare("dweight of windows", &dweight, sum_weight, &sums, WEIGHT_PLACES, random);
+    describe(what, "dweight of bytes", s);
+    narrow_image_compare(what, &dweight, sum_weight, &sums, WEIGHT_PLACES, random);
     gpu_check(cudaFree(call.scratch));
     call.images[WEIGHT] = &images[WEIGHT];
     narrow_image_run_twice(run_forward, &call, &images[Y]);
-    narrow_image_compare("y of windows", &images[Y], sum_forward, &sums, PLACES, random);
+    describe(what, "y of bytes", s);
+    narrow_image_compare(what, &images[Y], sum_forward, &sums, PLACES, random);
+    describe(what, "y of bytes with bias", s);
+    try_with_bias(what, &call, &sums, random);
     narrow_image_free(&dweight);
     free(numbers.bits);
 }
@@ -318,6 +334,8 @@ static void try_bytes(const Shape *s, ElementType element)
     pixels.element = ELEMENT_U8;
     pixels.pitch = s->in;
     gpu_check(kernel_normalize(&pixels, mean, deviation, &x->tensor, NULL));
+    assert_int_equal(kernel_direct_backward_data(&y->tensor, &weight->tensor, &direct, &pixels, NULL),
+                     cudaErrorNotSupported);
     if (s->in == 1 && direct.kernel == 3) {
         const Shape shape = {s->samples, s->height, s->width, s->in, s->out, direct};
         try_windows(images, &shape, &pixels, &random);
@@ -343,8 +361,6 @@ static void try_bytes(const Shape *s, ElementType element)
     }
     assert_memory_equal(found[0], found[1], narrow_image_bytes(&weight->tensor));
     assert_memory_equal(found[2], found[3], narrow_image_bytes(&y->tensor));
-    assert_int_equal(kernel_direct_backward_data(&y->tensor, &weight->tensor, &direct, &pixels, NULL),
-                     cudaErrorNotSupported);
     for (int i = 0; i < 4; i++)
         free(found[i]);
     free(bytes);

@@ -18,8 +18,8 @@ __host__ __device__ constexpr int threads_at_a_time(int instance)
     return instance <= 2 ? 1024 : 512;
 }
 
-/* What lies in shared memory. Weights: rows of all taps of one channel of y, as in device memory, with zeros
- * behind each: a row of a matrix begins 16 bytes times an odd number behind the one before, in other banks.
+/* What lies in shared memory. Weights: rows of all taps of one channel of y, as in device memory (of a
+ * window the nine numbers alone), with zeros behind each: a row of a matrix begins 16 bytes times an odd number behind the one before, in other banks.
  * Of each chunk, where it lies: by the patch's pixel of a first tap, and by the weights. The patch; the
  * tile. */
 struct Room {
@@ -47,18 +47,19 @@ __device__ void make_weights(const T *weight, T *to, const Room &room, const Lay
     }
 }
 
-/* Brings the weights: asynchronously, and not closed. rows: that there are in device memory. */
+/* Brings the weights to shared memory: asynchronously, in copies that are not closed; those of windows at
+ * once. */
 template <typename T>
 __device__ void bring_weights(const T *weight, char *shared, const Room &room, const Layout &layout)
 {
-    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
-    const int there_are = layout.kernel * layout.kernel * layout.weight_pitch / chunk;
-    const int rows = layout.direction > 0 ? layout.here.chunks * chunk : room.weight_rows;
-    const int lane = (int)threadIdx.x % 32;
     if (layout.window.stride) {
         make_weights(weight, reinterpret_cast<T *>(shared), room, layout);
         return;
     }
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    const int there_are = layout.kernel * layout.kernel * layout.weight_pitch / chunk;
+    const int rows = layout.direction > 0 ? layout.here.chunks * chunk : room.weight_rows; /* with numbers */
+    const int lane = (int)threadIdx.x % 32;
     for (int row = (int)threadIdx.x / 32; row < room.weight_rows; row += (int)blockDim.x / 32)
         for (int v = lane; v < room.weight_vectors; v += 32) {
             const bool inside = row < rows && v < there_are;

@@ -94,6 +94,7 @@ struct Window {
 };
 
 constexpr int window_edge = 3, window_taps = 9, window_chunks = 2;
+static_assert(window_taps <= window_chunks * chunk, "the taps have room");
 
 /* What a launch does. Where pixels of here are of several classes, by the remainder of row or column divided
  * by out_step, each has taps of its own. */
@@ -106,10 +107,10 @@ struct Layout {
     int folded;   /* so many pixels at each edge of here are added to those that they mirror */
     int bytes;    /* of a pixel of there, which are to become numbers by the constants; 0: it has numbers */
     ChannelConstants constants;
-    Window window;
-    int threads, blocks;           /* threads of a block; blocks that run at a time */
-    int images;                    /* of a tile */
-    int rows, columns;             /* of an image of a tile: multiples of out_step */
+    Window window;       /* with one, kernel, there, in_step and weight_pitch are those of its patch */
+    int threads, blocks; /* threads of a block; blocks that run at a time */
+    int images;          /* of a tile */
+    int rows, columns;   /* of an image of a tile: multiples of out_step */
     int patch_rows, patch_columns; /* pixels of there between the patches of two tiles */
     int low;                       /* of the patch: its first row and column, seen from those of pixel 0 */
     int tiles;                     /* of all images */

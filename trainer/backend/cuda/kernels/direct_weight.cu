@@ -9,10 +9,12 @@ using namespace fshard::direct;
 namespace
 {
 
-/* Returns the pairs of chunks in a warp: enough for 9 taps of 8 channels, or for the 9 taps of a window. */
+/* Pairs of chunks in a warp: enough for the taps of a window, or for 9 taps of 8 channels. */
+constexpr int window_pairs = window_chunks / 2, tap_pairs = 5;
+
 __host__ __device__ inline int pairs_of_warp(const Layout &layout)
 {
-    return layout.window.stride ? window_chunks / 2 : 5;
+    return layout.window.stride ? window_pairs : tap_pairs;
 }
 
 /* So many threads run on a processor at a time, by their registers. */
@@ -159,8 +161,8 @@ __global__ void __launch_bounds__(threads_most, threads_at_a_time(N) / threads_m
     }
 }
 
-/* Computes dweight from the sum of the parts. count: elements of a part; Windows: of a window, where a chunk
- * has taps of one channel, behind which are zeros. */
+/* Computes dweight from the sum of the parts. count: elements of a part. Windows: the chunks are
+ * taps, each of which goes to the first of eight channels; the others are zeros. */
 template <typename T, int N, bool Windows>
 __global__ void __launch_bounds__(join_columns *join_rows)
     direct_join_kernel(const float *partial, T *dweight, int parts, int count, int chunks, int taps, int rows,
@@ -229,8 +231,9 @@ extern "C" cudaError_t kernel_direct_backward_weight(const DeviceTensor *dy, con
             const bool windows = layout.window.stride != 0;
             const int count = part_sums(layout, N);
             const cudaError_t code = launch_blocks(
-                windows ? direct_weight_kernel<T, N, 1> : direct_weight_kernel<T, N, 5>, blocks,
-                layout.threads, bytes, stream, data_of<const T>(dy), data_of<const void>(x), partial, layout);
+                windows ? direct_weight_kernel<T, N, window_pairs> : direct_weight_kernel<T, N, tap_pairs>,
+                blocks, layout.threads, bytes, stream, data_of<const T>(dy), data_of<const void>(x), partial,
+                layout);
             if (code != cudaSuccess)
                 return code;
             const auto join = windows ? direct_join_kernel<T, N, true> : direct_join_kernel<T, N, false>;
