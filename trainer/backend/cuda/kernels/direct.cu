@@ -18,10 +18,10 @@ __host__ __device__ constexpr int threads_at_a_time(int instance)
     return instance <= 2 ? 1024 : 512;
 }
 
-/* What lies in shared memory. Weights: rows of all taps of one channel of y, as in device memory (of a
- * window the nine numbers alone), with zeros behind each: a row of a matrix begins 16 bytes times an odd number behind the one before, in other banks.
- * Of each chunk, where it lies: by the patch's pixel of a first tap, and by the weights. The patch; the
- * tile. */
+/* What lies in shared memory. Weights: rows of all taps of one channel of y, as in device memory (of a window
+ * the nine numbers alone), with zeros behind each: a row of a matrix begins 16 bytes times an odd number
+ * behind the one before, in other banks. Of each chunk, where it lies: by the patch's pixel of a first tap,
+ * and by the weights. The patch; the tile. */
 struct Room {
     int weight_rows, weight_vectors;                     /* vectors: 16 bytes; of a row */
     int patch_offsets, weight_offsets, patch, tile, all; /* bytes */
