@@ -311,14 +311,41 @@ static void try_windows(NarrowImage images[OPERANDS], const Shape *s, const Devi
     free(numbers.bits);
 }
 
-/* Computes y and dweight of bytes, and of the numbers that kernel_normalize makes of them, and expects the
- * same bits; of windows, whose products are added up in another order, the sums. */
+/* Computes dweight and y of bytes, and of the numbers that x has on the GPU, and expects the same bits. */
+static void expect_same_bits(NarrowImage images[OPERANDS], const Shape *s, const DeviceTensor *pixels,
+                             Random *random)
+{
+    const NarrowImage *x = &images[X], *weight = &images[WEIGHT], *y = &images[Y];
+    void *scratch = gpu_filled(kernel_direct_scratch_bytes(&y->tensor, pixels, &s->direct) / 2, 0xFFFF);
+    uint16_t *found[4];
+    for (int i = 0; i < 2; i++) { /* the weights' gradient first: y is what it reads */
+        NarrowImage dweight =
+            narrow_image_make(x->tensor.element, weight->tensor.shape, padded_channels(s->out), 1, random);
+        gpu_check(kernel_direct_backward_weight(&y->tensor, i ? &x->tensor : pixels, &s->direct,
+                                                &dweight.tensor, scratch, NULL));
+        found[i] = gpu_read(dweight.tensor.data, narrow_image_bytes(&dweight.tensor));
+        narrow_image_free(&dweight);
+    }
+    for (int i = 0; i < 2; i++) {
+        gpu_check(kernel_direct(i ? &x->tensor : pixels, &weight->tensor, NULL, 1, &s->direct, &y->tensor,
+                                NULL, NULL, NULL));
+        found[2 + i] = gpu_read(y->tensor.data, narrow_image_bytes(&y->tensor));
+    }
+    assert_memory_equal(found[0], found[1], narrow_image_bytes(&weight->tensor));
+    assert_memory_equal(found[2], found[3], narrow_image_bytes(&y->tensor));
+    for (int i = 0; i < 4; i++)
+        free(found[i]);
+    gpu_check(cudaFree(scratch));
+}
+
+/* Compares what is made of bytes with what is made of the numbers that they become; of windows, whose
+ * products are added up in another order, with the sums. */
 static void try_bytes(const Shape *s, ElementType element)
 {
     static const float mean[] = {120, 100.5F, 7, 255}, deviation[] = {60, 50, 70.25F, 1};
-    Direct direct = s->direct;
-    direct.mean = mean;
-    direct.deviation = deviation;
+    Shape of_bytes = *s;
+    of_bytes.direct.mean = mean;
+    of_bytes.direct.deviation = deviation;
     Random random;
     random_start(&random, (uint64_t)s->in, (uint64_t)s->height);
     NarrowImage images[OPERANDS];
@@ -334,37 +361,14 @@ static void try_bytes(const Shape *s, ElementType element)
     pixels.element = ELEMENT_U8;
     pixels.pitch = s->in;
     gpu_check(kernel_normalize(&pixels, mean, deviation, &x->tensor, NULL));
-    assert_int_equal(kernel_direct_backward_data(&y->tensor, &weight->tensor, &direct, &pixels, NULL),
-                     cudaErrorNotSupported);
-    if (s->in == 1 && direct.kernel == 3) {
-        const Shape shape = {s->samples, s->height, s->width, s->in, s->out, direct};
-        try_windows(images, &shape, &pixels, &random);
-        gpu_check(cudaFree(pixels.data));
-        free(bytes);
-        free_operands(images);
-        return;
-    }
-    void *scratch = gpu_filled(kernel_direct_scratch_bytes(&y->tensor, &pixels, &direct) / 2, 0xFFFF);
-    uint16_t *found[4];
-    for (int i = 0; i < 2; i++) { /* the weights' gradient first: y is what it reads */
-        const DeviceTensor *from = i ? &x->tensor : &pixels;
-        NarrowImage dweight =
-            narrow_image_make(element, weight->tensor.shape, padded_channels(s->out), 1, &random);
-        gpu_check(kernel_direct_backward_weight(&y->tensor, from, &direct, &dweight.tensor, scratch, NULL));
-        found[i] = gpu_read(dweight.tensor.data, narrow_image_bytes(&dweight.tensor));
-        narrow_image_free(&dweight);
-    }
-    for (int i = 0; i < 2; i++) {
-        gpu_check(kernel_direct(i ? &x->tensor : &pixels, &weight->tensor, NULL, 1, &direct, &y->tensor, NULL,
-                                NULL, NULL));
-        found[2 + i] = gpu_read(y->tensor.data, narrow_image_bytes(&y->tensor));
-    }
-    assert_memory_equal(found[0], found[1], narrow_image_bytes(&weight->tensor));
-    assert_memory_equal(found[2], found[3], narrow_image_bytes(&y->tensor));
-    for (int i = 0; i < 4; i++)
-        free(found[i]);
+    assert_int_equal(
+        kernel_direct_backward_data(&y->tensor, &weight->tensor, &of_bytes.direct, &pixels, NULL),
+        cudaErrorNotSupported);
+    if (s->in == 1 && s->direct.kernel == 3)
+        try_windows(images, &of_bytes, &pixels, &random);
+    else
+        expect_same_bits(images, &of_bytes, &pixels, &random);
     free(bytes);
-    gpu_check(cudaFree(scratch));
     gpu_check(cudaFree(pixels.data));
     free_operands(images);
 }

@@ -228,6 +228,7 @@ static void tell_optimizer(const TrainPlan *plan, void (*print)(void *context, c
     const json_t *used = json_object_get(plan->preset, "options"), *lr = json_object_get(used, "lr"),
                  *decay = json_object_get(used, "weight-decay");
     const char *mine = optimizer_names[plan->recipe.optimizer.kind];
+    const bool both = lr && decay;
     char rate[64] = "", kept[64] = "", line[400];
     json_t *whole = NULL;
     if ((!lr && !decay) || json_object_get(used, "opt") ||
@@ -240,8 +241,8 @@ static void tell_optimizer(const TrainPlan *plan, void (*print)(void *context, c
         if (decay)
             (void)snprintf(kept, sizeof kept, "weight decay of %.4g", json_number_value(decay));
         (void)snprintf(line, sizeof line, "the recipe's %s%s%s %s for --opt %s: give %s a%s%s%s of its own",
-                       rate, lr && decay ? " and " : "", kept, lr && decay ? "are" : "is", meant, mine,
-                       lr ? " --lr" : "", lr && decay ? " and a" : "", decay ? " --weight-decay" : "");
+                       rate, both ? " and " : "", kept, both ? "are" : "is", meant, mine, lr ? " --lr" : "",
+                       both ? " and a" : "", decay ? " --weight-decay" : "");
         print(context, line);
     }
     json_decref(whole);
