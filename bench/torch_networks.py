@@ -242,7 +242,8 @@ def vit(name, pixels, classes=1000):
     """timm's, with F.scaled_dot_product_attention; a simplevit's positions are fixed, as ours are."""
     import timm
     simple = {"class_token": False, "global_pool": "avg", "fc_norm": False} if name.startswith("simple") else {}
-    network = timm.create_model(name.removeprefix("simple") + "_224", img_size=pixels, num_classes=classes, **simple)
+    base, patch = name.removeprefix("simple").rsplit("_patch", 1)
+    network = timm.create_model(base + "_patch16_224", patch_size=int(patch), img_size=pixels, num_classes=classes, **simple)
     if simple:
         network.pos_embed.requires_grad_(False)
     return network

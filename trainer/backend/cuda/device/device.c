@@ -148,12 +148,17 @@ static FshStatus open_plans(CudaBackend *cuda, const BackendOptions *options,
     return status;
 }
 
-/* Makes the two streams and the handles of cuDNN that launch on them. */
+/* Makes the two streams and the handles of cuDNN that launch on them. What lies beside waits for nothing but
+ * free multiprocessors: where blocks of both streams could begin, those of the main one do. */
 static FshStatus open_streams(CudaBackend *cuda, FshError *error)
 {
-    FshStatus status = CUDA_TRY(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), error);
+    int least = 0, greatest = 0;
+    FshStatus status = CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest), error);
     if (!status)
-        status = CUDA_TRY(cudaStreamCreateWithFlags(&cuda->beside, cudaStreamNonBlocking), error);
+        status =
+            CUDA_TRY(cudaStreamCreateWithPriority(&cuda->stream, cudaStreamNonBlocking, greatest), error);
+    if (!status)
+        status = CUDA_TRY(cudaStreamCreateWithPriority(&cuda->beside, cudaStreamNonBlocking, least), error);
     if (!status)
         status = CUDNN_TRY(cudnnCreate(&cuda->cudnn.handle), error);
     if (!status)

@@ -24,7 +24,7 @@ typedef struct CudaBackend {
     bool benchmark, deterministic, tf32; /* BackendOptions */
     char *plan_cache;                    /* owned; NULL: plans are not kept */
     cudaStream_t stream;                 /* all work of all programs, in order, but for: */
-    cudaStream_t beside;                 /* what a recorded step does meanwhile */
+    cudaStream_t beside;                 /* what a recorded step does meanwhile, of the least priority */
     CudnnDevice cudnn;                   /* launches on stream */
     cudnnHandle_t cudnn_beside;
     CudnnCache *plans; /* owned; all of cuDNN's */

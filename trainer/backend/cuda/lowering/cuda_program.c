@@ -298,8 +298,9 @@ static FshStatus enqueue_lanes(const CudaProgram *program, LaneWay way, FshError
     return status ? status : ended;
 }
 
-/* Records the steps of one kind of run as one graph: a run is one launch. Relaxed, since libraries may load a
- * kernel at its first use; one thread drives the backend, so no other thread's call can slip in. */
+/* Records the steps of one kind of run as one graph: a run is one launch. Its nodes keep the priorities of the
+ * streams that they were recorded from. Relaxed, since libraries may load a kernel at its first use; one
+ * thread drives the backend, so no other thread's call can slip in. */
 static FshStatus record_kind(CudaProgram *program, UpdateRun run, LaneWay way, FshError *error)
 {
     cudaStream_t stream = program_backend(program)->stream;
@@ -316,7 +317,9 @@ static FshStatus record_kind(CudaProgram *program, UpdateRun run, LaneWay way, F
     if (!status)
         status = told;
     if (!status)
-        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded.graphs[way][run], graph, 0), error);
+        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded.graphs[way][run], graph,
+                                               cudaGraphInstantiateFlagUseNodePriority),
+                          error);
     if (!status)
         status = CUDA_TRY(cudaGraphUpload(program->recorded.graphs[way][run], stream), error);
     if (graph)

@@ -5,7 +5,8 @@
  * costs nothing but the slower way's runs: they take turns in blocks, and the shortest run of each is
  * compared. Which one wins is a matter of the network, its batch and the card: on an H200 lanes won 6 % of
  * nafnet's step, 5 of conv8's, 2.5 of pyramidnet's at 64, and lost 1.5 of resnet50's at 512, which runs at
- * the card's power limit as it is (docs/measurements/2026-11-24-step.md). */
+ * the card's power limit as it is (docs/measurements/2026-11-24-step.md). That the second lane has the lesser
+ * priority won another 3.6 % of resnet50's at 64, and 6.5 of airbench94's (2026-11-29-priorities.md). */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_RECORDED_STEPS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_RECORDED_STEPS_H
 
