@@ -8,27 +8,34 @@
 #include "tests/trainer/gpu_memory.h"
 #include "tests/trainer/narrow_image.h"
 #include "trainer/backend/cuda/kernels/kernels_implicit_gemm.h"
+#include "trainer/backend/cuda/kernels/kernels_pixel_gemm.h"
 
 enum { SIDE = 3, PLACES = 3000, WEIGHT_PLACES = 200 };
 
 typedef struct Shape {
-    int64_t samples, height, width, in, out;
+    int64_t samples, height, width, in, out; /* height and width: of x */
+    int64_t padding;
 } Shape;
 
 /* Of every kind: one step of 16 channels and many, parts of channels, weights that stay and that do not,
  * by one block and by two, an even number of tiles and an odd one, tiles of one image and of several, edges
  * that a tile crosses. */
 static const Shape shapes[] = {
-    {1, 8, 8, 8, 8},        {2, 16, 16, 20, 21},     {5, 9, 33, 16, 72},      {3, 5, 7, 100, 12},
-    {64, 32, 32, 16, 16},   {64, 32, 32, 61, 66},    {64, 32, 32, 101, 106},  {64, 16, 16, 151, 156},
-    {64, 8, 8, 241, 246},   {64, 8, 8, 286, 286},    {7, 8, 8, 512, 40},      {16, 40, 40, 64, 64},
-    {32, 20, 20, 128, 128}, {200, 10, 10, 256, 256}, {3, 17, 56, 130, 70},    {300, 4, 4, 48, 520},
-    {1, 300, 200, 24, 24},  {401, 16, 16, 96, 90},   {399, 16, 16, 100, 100}, {265, 20, 20, 128, 128},
+    {1, 8, 8, 8, 8, 1},         {2, 16, 16, 20, 21, 1},     {5, 9, 33, 16, 72, 1},
+    {3, 5, 7, 100, 12, 1},      {64, 32, 32, 16, 16, 1},    {64, 32, 32, 61, 66, 1},
+    {64, 32, 32, 101, 106, 1},  {64, 16, 16, 151, 156, 1},  {64, 8, 8, 241, 246, 1},
+    {64, 8, 8, 286, 286, 1},    {7, 8, 8, 512, 40, 1},      {16, 40, 40, 64, 64, 1},
+    {32, 20, 20, 128, 128, 1},  {200, 10, 10, 256, 256, 1}, {3, 17, 56, 130, 70, 1},
+    {300, 4, 4, 48, 520, 1},    {1, 300, 200, 24, 24, 1},   {401, 16, 16, 96, 90, 1},
+    {399, 16, 16, 100, 100, 1}, {265, 20, 20, 128, 128, 1}, {2, 3, 3, 16, 24, 0},
+    {64, 26, 26, 64, 128, 0},   {301, 10, 10, 256, 512, 0}, {5, 9, 34, 40, 72, 0},
+    {2, 1, 1, 16, 24, 2},       {33, 14, 23, 72, 40, 2},    {64, 12, 12, 128, 256, 0},
 };
 
 /* The two operands of a result. */
 typedef struct Operands {
     const NarrowImage *a, *b;
+    int64_t padding;
 } Operands;
 
 static double first_at(const Operands *operands, int64_t n, int64_t row, int64_t column, int64_t c)
@@ -49,8 +56,8 @@ static ProductSums sum_forward(const void *operands, int64_t n, int64_t row, int
     for (int64_t i = 0; i < SIDE; i++)
         for (int64_t j = 0; j < SIDE; j++)
             for (int64_t c = 0; c < of->a->tensor.shape[3]; c++)
-                product_sums_add(&sums,
-                                 first_at(of, n, row + i - 1, column + j - 1, c) * second_at(of, o, i, j, c));
+                product_sums_add(&sums, first_at(of, n, row + i - of->padding, column + j - of->padding, c) *
+                                            second_at(of, o, i, j, c));
     return sums;
 }
 
@@ -61,8 +68,8 @@ static ProductSums sum_data(const void *operands, int64_t n, int64_t row, int64_
     for (int64_t i = 0; i < SIDE; i++)
         for (int64_t j = 0; j < SIDE; j++)
             for (int64_t o = 0; o < of->a->tensor.shape[3]; o++)
-                product_sums_add(&sums,
-                                 first_at(of, n, row + 1 - i, column + 1 - j, o) * second_at(of, o, i, j, c));
+                product_sums_add(&sums, first_at(of, n, row + of->padding - i, column + of->padding - j, o) *
+                                            second_at(of, o, i, j, c));
     return sums;
 }
 
@@ -74,16 +81,18 @@ static ProductSums sum_weight(const void *operands, int64_t o, int64_t i, int64_
     for (int64_t n = 0; n < shape[0]; n++)
         for (int64_t row = 0; row < shape[1]; row++)
             for (int64_t column = 0; column < shape[2]; column++)
-                product_sums_add(&sums, first_at(of, n, row, column, o) *
-                                            second_at(of, n, row + i - 1, column + j - 1, c));
+                product_sums_add(&sums,
+                                 first_at(of, n, row, column, o) *
+                                     second_at(of, n, row + i - of->padding, column + j - of->padding, c));
     return sums;
 }
 
 enum { X, WEIGHT, Y, IMAGES };
 
-/* What a kernel gets. sums: those of y and of its squares, or NULL. */
+/* What a kernel gets. sums: those of y and of its squares, or NULL. by_pixels: it is pixel_gemm.cu's. */
 typedef struct Call {
     const NarrowImage *images[IMAGES];
+    bool by_pixels;
     const DeviceTensor *sums;
     void *scratch;
 } Call;
@@ -91,15 +100,16 @@ typedef struct Call {
 static cudaError_t run_forward(const void *context)
 {
     const Call *call = context;
-    return kernel_implicit_gemm(&call->images[X]->tensor, &call->images[WEIGHT]->tensor,
-                                &call->images[Y]->tensor, call->sums, call->scratch, NULL);
+    return (call->by_pixels ? kernel_pixel_gemm : kernel_implicit_gemm)(
+        &call->images[X]->tensor, &call->images[WEIGHT]->tensor, &call->images[Y]->tensor, call->sums,
+        call->scratch, NULL);
 }
 
 static cudaError_t run_data(const void *context)
 {
     const Call *call = context;
-    return kernel_implicit_gemm_backward_data(&call->images[Y]->tensor, &call->images[WEIGHT]->tensor,
-                                              &call->images[X]->tensor, NULL);
+    return (call->by_pixels ? kernel_pixel_gemm_backward_data : kernel_implicit_gemm_backward_data)(
+        &call->images[Y]->tensor, &call->images[WEIGHT]->tensor, &call->images[X]->tensor, NULL);
 }
 
 static cudaError_t run_weight(const void *context)
@@ -118,7 +128,10 @@ static void try_sums(const char *what, const Call *call)
     const DeviceTensor sums = narrow_image_moments(y);
     Call with_sums = *call;
     with_sums.sums = &sums;
-    with_sums.scratch = gpu_filled(kernel_implicit_gemm_sums_scratch_bytes(t) / 2, 0xFFFF);
+    with_sums.scratch = gpu_filled((call->by_pixels ? kernel_pixel_gemm_sums_scratch_bytes(t)
+                                                    : kernel_implicit_gemm_sums_scratch_bytes(t)) /
+                                       2,
+                                   0xFFFF);
     narrow_image_run_twice(run_forward, &with_sums, y);
     uint16_t *with = gpu_read(t->data, narrow_image_bytes(t));
     assert_memory_equal(with, alone, narrow_image_bytes(t));
@@ -131,35 +144,48 @@ static void try_sums(const char *what, const Call *call)
 
 typedef enum Kind { FORWARD, DATA_GRADIENT, WEIGHT_GRADIENT } Kind;
 
-static void try(const Shape *s, ElementType element, Kind kind)
+/* Returns whether the kernel of a kind takes the images. */
+static bool fits(const Call *call, Kind kind)
+{
+    const DeviceTensor *x = &call->images[X]->tensor, *weight = &call->images[WEIGHT]->tensor,
+                       *y = &call->images[Y]->tensor;
+    if (!call->by_pixels)
+        return kernel_implicit_gemm_fits(x, weight, y);
+    return kind == FORWARD ? kernel_pixel_gemm_fits(x, weight, y)
+                           : kernel_pixel_gemm_backward_fits(y, weight, x);
+}
+
+static void try(const Shape *s, ElementType element, Kind kind, bool by_pixels)
 {
     Random random;
     random_start(&random, (uint64_t)s->in, (uint64_t)s->out);
     const int64_t of_x[] = {s->samples, s->height, s->width, s->in},
-                  of_y[] = {s->samples, s->height, s->width, s->out},
+                  of_y[] = {s->samples, s->height + 2 * s->padding - 2, s->width + 2 * s->padding - 2,
+                            s->out},
                   of_weight[] = {s->out, SIDE, SIDE, s->in};
     NarrowImage x = narrow_image_make(element, of_x, s->samples, 1, &random),
                 y = narrow_image_make(element, of_y, s->samples, 1, &random),
                 weight = narrow_image_make(element, of_weight, padded_channels(s->out), 0.3, &random);
-    Call call = {{&x, &weight, &y}, NULL, NULL};
+    Call call = {{&x, &weight, &y}, by_pixels, NULL, NULL};
     char what[120];
     static const char *const names[] = {"y", "dx", "dweight"};
-    (void)snprintf(what, sizeof what, "%s of %lld x %lld x %lld, %lld to %lld", names[kind],
+    (void)snprintf(what, sizeof what, "%s of %lld x %lld x %lld, %lld to %lld, padding %lld", names[kind],
                    (long long)s->samples, (long long)s->height, (long long)s->width, (long long)s->in,
-                   (long long)s->out);
-    if (!kernel_implicit_gemm_fits(&x.tensor, &weight.tensor, &y.tensor))
+                   (long long)s->out, (long long)s->padding);
+    if (!fits(&call, kind))
         fail_msg("%s does not fit", what);
     if (kind == FORWARD) {
         narrow_image_run_twice(run_forward, &call, &y);
-        narrow_image_compare(what, &y, sum_forward, &(Operands){&x, &weight}, PLACES, &random);
+        narrow_image_compare(what, &y, sum_forward, &(Operands){&x, &weight, s->padding}, PLACES, &random);
         try_sums(what, &call);
     } else if (kind == DATA_GRADIENT) {
         narrow_image_run_twice(run_data, &call, &x);
-        narrow_image_compare(what, &x, sum_data, &(Operands){&y, &weight}, PLACES, &random);
+        narrow_image_compare(what, &x, sum_data, &(Operands){&y, &weight, s->padding}, PLACES, &random);
     } else {
         call.scratch = gpu_filled(kernel_implicit_gemm_scratch_bytes(&y.tensor, &x.tensor) / 2, 0xFFFF);
         narrow_image_run_twice(run_weight, &call, &weight);
-        narrow_image_compare(what, &weight, sum_weight, &(Operands){&y, &x}, WEIGHT_PLACES, &random);
+        narrow_image_compare(what, &weight, sum_weight, &(Operands){&y, &x, s->padding}, WEIGHT_PLACES,
+                             &random);
         gpu_check(cudaFree(call.scratch));
     }
     narrow_image_free(&x);
@@ -181,8 +207,26 @@ static void try_all(Kind kind)
     if (!is_there())
         skip();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        try(&shapes[i], ELEMENT_F16, kind);
-        try(&shapes[i], ELEMENT_BF16, kind);
+        try(&shapes[i], ELEMENT_F16, kind, false);
+        try(&shapes[i], ELEMENT_BF16, kind, false);
+    }
+}
+
+/* Pixels alone: blocks that share pixels (an even number of parts of 128 channels) and that share weights,
+ * one block of images, an odd and an even number of them, the last one full and not; all paddings, pixels of
+ * one tap alone, as many pixels as there may be. */
+static void try_pixels(Kind kind)
+{
+    static const Shape by_pixels[] = {
+        {512, 10, 10, 256, 256, 1}, {512, 5, 5, 512, 512, 1},   {1024, 10, 10, 256, 512, 0},
+        {300, 12, 12, 128, 256, 0}, {700, 7, 3, 128, 128, 1},   {255, 6, 5, 384, 128, 2},
+        {1, 1, 1, 128, 384, 2},     {513, 16, 16, 128, 128, 1}, {40, 3, 4, 128, 384, 0},
+    };
+    if (!is_there())
+        skip();
+    for (size_t i = 0; i < sizeof by_pixels / sizeof *by_pixels; i++) {
+        try(&by_pixels[i], ELEMENT_F16, kind, true);
+        try(&by_pixels[i], ELEMENT_BF16, kind, true);
     }
 }
 
@@ -201,6 +245,16 @@ TEST(test_weight_gradients_are_the_sums)
     try_all(WEIGHT_GRADIENT);
 }
 
+TEST(test_convolutions_by_pixels_are_the_sums)
+{
+    try_pixels(FORWARD);
+}
+
+TEST(test_data_gradients_by_pixels_are_the_sums)
+{
+    try_pixels(DATA_GRADIENT);
+}
+
 TEST(test_what_does_not_fit_is_refused)
 {
     if (!is_there())
@@ -213,6 +267,33 @@ TEST(test_what_does_not_fit_is_refused)
     weight.shape[3] = weight.pitch = 16;
     assert_false(kernel_implicit_gemm_fits(&x, &weight, &x)); /* of a group */
     weight.shape[3] = weight.pitch = 8;
+    DeviceTensor y = x;
+    y.shape[1] = 6;
+    assert_false(kernel_implicit_gemm_fits(&x, &weight, &y)); /* of two paddings */
+    y.shape[1] = y.shape[2] = 7;
+    assert_false(kernel_implicit_gemm_fits(&x, &weight, &y)); /* of half a pixel */
+    y.shape[1] = y.shape[2] = 12;
+    assert_false(kernel_implicit_gemm_fits(&x, &weight, &y));
     x.element = weight.element = ELEMENT_F32;
     assert_false(kernel_implicit_gemm_fits(&x, &weight, &x));
+}
+
+TEST(test_what_does_not_fit_pixels_is_refused)
+{
+    if (!is_there())
+        skip();
+    DeviceTensor x = {.element = ELEMENT_F16, .rank = 4, .shape = {1, 8, 8, 64}, .pitch = 64, .rows = 64},
+                 y = x,
+                 weight = {
+                     .element = ELEMENT_F16, .rank = 4, .shape = {128, 3, 3, 64}, .pitch = 64, .rows = 1152};
+    y.shape[3] = y.pitch = 128;
+    assert_true(kernel_pixel_gemm_fits(&x, &weight, &y));
+    assert_false(kernel_pixel_gemm_backward_fits(&y, &weight, &x)); /* 64 channels would be written */
+    assert_int_equal(kernel_pixel_gemm_backward_data(&y, &weight, &x, NULL), cudaErrorNotSupported);
+    x.shape[1] = y.shape[1] = 33;
+    assert_false(kernel_pixel_gemm_fits(&x, &weight, &y)); /* too many pixels */
+    assert_int_equal(kernel_pixel_gemm(&x, &weight, &y, NULL, NULL, NULL), cudaErrorNotSupported);
+    x.shape[1] = y.shape[1] = 8;
+    x.shape[3] = x.pitch = weight.shape[3] = weight.pitch = 72;
+    assert_false(kernel_pixel_gemm_fits(&x, &weight, &y)); /* no multiple of 64 */
 }

@@ -23,10 +23,6 @@ using namespace fshard::implicit;
 namespace
 {
 
-constexpr int groups = 2, threads = (groups + 1) * group_threads,
-              computing_warps = groups * group_threads / 32;
-/* Of a block's 65,536 registers, for a thread that has things copied and one that computes. */
-constexpr int copier_registers = 40, computer_registers = 232;
 constexpr int pixel_slots_least = 2, pixel_slots_most = 3; /* of 64 channels of a tile */
 constexpr int weight_slots_least = 4, weight_slots_good = 5, weight_slots_most = 4 * taps; /* of a tap */
 
@@ -38,6 +34,7 @@ template <typename T> struct Job {
     T *to;
     float *moments; /* [streams][2][to_pitch], or NULL: sums of what is written, and of its squares */
     int samples, height, width, to_pitch;
+    int padding; /* pixels of zeros around the images that are read */
     Plan plan;
     int chunks, last;       /* of 64 channels that are summed; of the last one, how many times 16 */
     int pixel_slots, slots; /* the latter: of weights */
@@ -47,17 +44,6 @@ template <typename T> struct Job {
 
 /* ---- shared memory ---- */
 
-/* How the weights of a tap and of 64 channels lie: forward, a row is 64 input channels of an output channel;
- * backward, it is 64 of the channels that are written, of one of those that are summed, with the next 64 in a
- * block of their own. */
-template <int Columns, bool Backward> struct Weights {
-    static constexpr int box_rows = Backward ? chunk : Columns;
-    static constexpr int boxes = Backward ? (Columns + chunk - 1) / chunk : 1;
-    static constexpr int box_bytes = box_rows * place_bytes, bytes = boxes * box_bytes;
-    /* From 16 of those that are summed to the next 16. */
-    static constexpr int of_sixteen = (Backward ? sixteen * place_bytes : sixteen * 2) / piece_bytes;
-};
-
 struct Ring {
     CopyBarrier pixels_full[pixel_slots_most], pixels_empty[pixel_slots_most];
     CopyBarrier weights_full[weight_slots_most], weights_empty[weight_slots_most];
@@ -65,13 +51,6 @@ struct Ring {
 
 /* The barriers lie in front, so that what follows begins where the exchange of vectors does. */
 constexpr int ring_room = (int)(sizeof(Ring) + pattern_bytes - 1) / pattern_bytes * pattern_bytes;
-
-/* Moments of a block: of each warp, two of each pair of columns in each lane. */
-template <int Columns> struct Moments {
-    static constexpr int per_lane = Columns / sixteen, floats = computing_warps * per_lane * 32;
-    static constexpr int room =
-        (floats * (int)sizeof(float) + pattern_bytes - 1) / pattern_bytes * pattern_bytes;
-};
 
 /* Where things lie in shared memory, one behind the other. */
 template <typename T, int Columns> struct Memory {
@@ -93,20 +72,6 @@ int64_t shared_bytes(const Cover &cover, int pixel_slots, int slots, bool moment
     return ring_room + (moments ? Moments<Columns>::room : 0) + pixel_slots * tile_room(cover, 1) +
            (int64_t)slots * Weights<Columns, Backward>::bytes;
 }
-
-/* A place in a ring, and how often it was gone around, as barriers count it. */
-struct Turn {
-    int slot = 0;
-    unsigned parity = 0;
-
-    __device__ void next(int slots)
-    {
-        if (++slot == slots) {
-            slot = 0;
-            parity ^= 1;
-        }
-    }
-};
 
 /* ---- the thread that has things copied ---- */
 
@@ -165,8 +130,8 @@ __device__ void bring_all(const Job<T> &job, const Memory<T, Columns> &memory)
             CopyBarrier *full = &ring->pixels_full[pixel.slot];
             barrier_wait(&ring->pixels_empty[pixel.slot], pixel.parity ^ 1);
             barrier_expect(full, (unsigned)tile_bytes(cover, 1));
-            copy_box(pixels + pixel.slot * tile_room(cover, 1), &job.pixels, part * chunk, corner.column - 1,
-                     corner.row - 1, corner.image, full);
+            copy_box(pixels + pixel.slot * tile_room(cover, 1), &job.pixels, part * chunk,
+                     corner.column - job.padding, corner.row - job.padding, corner.image, full);
             pixel.next(job.pixel_slots);
             for (int tap = 0; tap < taps && !is_there; tap++) {
                 full = &ring->weights_full[weight.slot];
@@ -186,57 +151,21 @@ __device__ void bring_all(const Job<T> &job, const Memory<T, Columns> &memory)
 
 /* ---- the groups that compute ---- */
 
-/* Exchanges among the four threads of a quad: each gives pair q of 4 pieces, q its number, and gets the 4
- * pairs of piece q. */
-__device__ void gather_piece(unsigned (&pairs)[4])
-{
-    const int quarter = (int)threadIdx.x % 4;
-#pragma unroll
-    for (int distance = 1; distance <= 2; distance *= 2)
-#pragma unroll
-        for (int k = 0; k < 2; k++) {
-            const int low = distance == 1 ? 2 * k : k, high = low + distance;
-            const bool upper = (quarter & distance) != 0;
-            const unsigned got = __shfl_xor_sync(0xFFFFFFFFU, upper ? pairs[low] : pairs[high], distance);
-            if (upper)
-                pairs[low] = got;
-            else
-                pairs[high] = got;
-        }
-}
-
-template <typename T> __device__ unsigned pair_bits(T first, T second)
-{
-    return (unsigned)__builtin_bit_cast(unsigned short, first) |
-           (unsigned)__builtin_bit_cast(unsigned short, second) << 16;
-}
-
-/* Writes the sums of a square's pixels: 64 bytes of a pixel in four threads of a warp. Sets inside to which
- * of this thread's two exist. */
+/* Writes the sums of a square's pixels. Sets inside to which of this thread's two exist. */
 template <typename T, int Columns>
 __device__ void write_square(const Job<T> &job, int image, int first_row, int first_column, int first,
                              int count, const float (&sums)[Columns / 8][4], bool (&inside)[2])
 {
-    const int warp = (int)threadIdx.x / 32 % 4, lane = (int)threadIdx.x % 32, quarter = lane % 4;
-    const int column = first_column + lane / 4;
-#pragma unroll
-    for (int low = 0; low < 2; low++) {
-        const int row = first_row + 2 * warp + low;
+    const auto write = [&](auto of_row) {
+        constexpr int low = decltype(of_row)::value;
+        const int pixel = row_of_square(low), row = first_row + pixel / side,
+                  column = first_column + pixel % side;
         inside[low] = image < job.samples && row < job.height && column < job.width;
         T *to = job.to + ((int64_t)(image * job.height + row) * job.width + column) * job.to_pitch + first;
-#pragma unroll
-        for (int four = 0; four < Columns / piece; four += 4) {
-            unsigned pairs[4] = {};
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                if (four + k < Columns / piece)
-                    pairs[k] = pair_bits((T)sums[four + k][2 * low], (T)sums[four + k][2 * low + 1]);
-            gather_piece(pairs);
-            const int channel = (four + quarter) * piece;
-            if (inside[low] && channel < count)
-                *reinterpret_cast<uint4 *>(to + channel) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-        }
-    }
+        write_row<T, Columns, low>(to, inside[low], count, sums);
+    };
+    write(std::integral_constant<int, 0>{});
+    write(std::integral_constant<int, 1>{});
 }
 
 /* What a warp has read and gives back when the products that read it are computed: barriers, or NULL. */
@@ -310,64 +239,6 @@ __device__ void multiply(const Job<T> &job, const Memory<T, Columns> &memory, Wa
     walk->pixel.next(job.pixel_slots);
 }
 
-/* ---- moments ---- */
-
-/* Adds up eight numbers over the eight lanes of a warp whose last two bits are alike: returns number i where
- * the other bits are i, the highest first. */
-__device__ inline float scatter_sums(float (&eight)[8])
-{
-#pragma unroll
-    for (int left = 4; left > 0; left /= 2)
-#pragma unroll
-        for (int i = 0; i < left; i++) {
-            const bool upper = ((int)threadIdx.x & 4 * left) != 0;
-            const float given = upper ? eight[i] : eight[left + i], kept = upper ? eight[left + i] : eight[i];
-            eight[i] = kept + __shfl_xor_sync(0xFFFFFFFFU, given, 4 * left);
-        }
-    return eight[0];
-}
-
-/* Adds a tile's numbers, as they are written, to the moments of this lane: of each 16 columns, lane 16 k + 8
- * j + 4 e + q has column 8 j + 2 q + e, k = 0: of the numbers, 1: of their squares. inside: which of this
- * thread's pixels exist. */
-template <typename T, int Columns, int Squares>
-__device__ void add_moments(float *of_warp, const float (&sums)[Squares][Columns / 8][4],
-                            const bool (&inside)[Squares][2])
-{
-#pragma unroll
-    for (int two = 0; two < Columns / sixteen; two++) {
-        float eight[8] = {};
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-#pragma unroll
-            for (int i = 0; i < Squares; i++)
-#pragma unroll
-                for (int low = 0; low < 2; low++) {
-                    const float written = (float)(T)sums[i][2 * two + k / 2][2 * low + k % 2],
-                                value = inside[i][low] ? written : 0;
-                    eight[k] += value;
-                    eight[4 + k] += value * value;
-                }
-        of_warp[two * 32 + (int)threadIdx.x % 32] += scatter_sums(eight);
-    }
-}
-
-/* Leaves the moments of a block, which its warps have. */
-template <typename T, int Columns>
-__device__ void leave_moments(const Job<T> &job, const Share &share, const float *of_warps)
-{
-    computers_meet<groups>();
-    for (int i = (int)threadIdx.x; i < 2 * Columns; i += groups * group_threads) {
-        const int lane = i % 32, squares = lane / 16,
-                  column = i / 32 * sixteen + lane / 8 % 2 * 8 + lane % 4 * 2 + lane / 4 % 2;
-        float sum = 0;
-        for (int warp = 0; warp < computing_warps; warp++)
-            sum += of_warps[warp * Moments<Columns>::per_lane * 32 + i];
-        if (column < share.count)
-            job.moments[((int64_t)share.tile * 2 + squares) * job.to_pitch + share.first + column] = sum;
-    }
-}
-
 /* ---- a group's work ---- */
 
 template <typename T, int Columns, int Squares, bool Backward>
@@ -422,7 +293,8 @@ __device__ void compute_all(const Job<T> &job, const Memory<T, Columns> &memory)
             add_moments<T, Columns, Squares>(moments, sums, inside);
     }
     if (job.moments)
-        leave_moments<T, Columns>(job, share, memory.moments);
+        leave_moments<Columns>(job.moments + (int64_t)share.tile * 2 * job.to_pitch + share.first,
+                               job.to_pitch, share.count, memory.moments);
 }
 
 template <typename T, int Columns, int Squares, bool Backward>
@@ -478,6 +350,7 @@ cudaError_t launch(const Tensors &tensors, const Plan &plan, int *streams, cudaS
     job.height = (int)to->shape[1];
     job.width = (int)to->shape[2];
     job.to_pitch = (int)to->pitch;
+    job.padding = padding_of(from, to);
     job.plan = plan;
     job.chunks = ceil_of(from->pitch, chunk);
     job.last = ceil_of(from->pitch - (int64_t)(job.chunks - 1) * chunk, sixteen);
@@ -534,10 +407,11 @@ template <bool Backward> cudaError_t launch_any(const Tensors &tensors, int *str
 extern "C" bool kernel_implicit_gemm_fits(const DeviceTensor *x, const DeviceTensor *weight,
                                           const DeviceTensor *y)
 {
-    return is_image(x, y) && is_image(y, x) && weight->element == x->element &&
-           weight->shape[1] == taps_across && weight->shape[2] == taps_across &&
-           weight->shape[0] == y->shape[3] && weight->shape[3] == x->shape[3] && weight->pitch == x->pitch &&
-           weight->rank == 4 && weight->rows >= y->pitch * taps && map_encoder() && runs_hopper_code();
+    return is_image(x) && is_image(y) && x->shape[0] == y->shape[0] && padding_of(x, y) >= 0 &&
+           y->element == x->element && weight->element == x->element && weight->shape[1] == taps_across &&
+           weight->shape[2] == taps_across && weight->shape[0] == y->shape[3] &&
+           weight->shape[3] == x->shape[3] && weight->pitch == x->pitch && weight->rank == 4 &&
+           weight->rows >= y->pitch * taps && map_encoder() && runs_hopper_code();
 }
 
 extern "C" uint64_t kernel_implicit_gemm_sums_scratch_bytes(const DeviceTensor *y)

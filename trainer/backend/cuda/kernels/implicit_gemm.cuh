@@ -133,12 +133,19 @@ template <int Most, int Columns = 16, typename Launch> cudaError_t with_columns(
     return launch(std::integral_constant<int, Columns>{});
 }
 
-/* Returns whether the tensor is a narrow image with as many pixels as the other. */
-inline bool is_image(const DeviceTensor *tensor, const DeviceTensor *other)
+/* Returns how many zeros around the images x, 0 to 2, give images of y's size; -1: none does. */
+inline int padding_of(const DeviceTensor *x, const DeviceTensor *y)
 {
-    return tensor->element == other->element && element_is_narrow(tensor->element) && tensor->rank == 4 &&
-           tensor->pitch % piece == 0 && tensor->shape[0] == other->shape[0] &&
-           tensor->shape[1] == other->shape[1] && tensor->shape[2] == other->shape[2] &&
+    const int64_t more = y->shape[1] - x->shape[1] + taps_across - 1;
+    const bool fits = more % 2 == 0 && more >= 0 && more < 2 * taps_across &&
+                      y->shape[2] - x->shape[2] + taps_across - 1 == more;
+    return fits ? (int)(more / 2) : -1;
+}
+
+/* Returns whether the tensor is narrow images, with some pixels. */
+inline bool is_image(const DeviceTensor *tensor)
+{
+    return element_is_narrow(tensor->element) && tensor->rank == 4 && tensor->pitch % piece == 0 &&
            tensor->shape[0] > 0 && tensor->shape[1] > 0 && tensor->shape[2] > 0 &&
            device_tensor_stored(tensor) < (int64_t{1} << 31);
 }

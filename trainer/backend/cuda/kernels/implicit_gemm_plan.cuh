@@ -2,14 +2,12 @@
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_PLAN_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_PLAN_CUH
 
-#include "trainer/backend/cuda/kernels/implicit_gemm.cuh"
+#include "trainer/backend/cuda/kernels/implicit_gemm_block.cuh"
 
 namespace fshard
 {
 namespace implicit
 {
-
-constexpr int columns_most = 128;
 
 /* How a convolution is computed. */
 struct Plan {

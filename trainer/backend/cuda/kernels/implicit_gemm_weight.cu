@@ -39,6 +39,7 @@ struct Job {
     /* Float32 [clusters][parts][row_blocks][taps][rows][columns]; of one cluster: dweight itself */
     void *to;
     int dy_pitch, x_pitch;
+    int padding; /* pixels of zeros around the images x */
     Plan plan;
 };
 
@@ -84,8 +85,8 @@ __device__ void bring_all(const Job &job, Ring *ring, char *memory, const Share 
         barrier_wait(&ring->empty[slot], (unsigned)(brought / depth & 1) ^ 1);
         barrier_expect(full, (unsigned)(tile_bytes(cover, 0) + tile_bytes(cover, 1)));
         copy_box(to, &job.dy, share.row, corner.column, corner.row, corner.image, full);
-        copy_box(to + tile_room(cover, 0), &job.x, share.column, corner.column - 1, corner.row - 1,
-                 corner.image, full);
+        copy_box(to + tile_room(cover, 0), &job.x, share.column, corner.column - job.padding,
+                 corner.row - job.padding, corner.image, full);
     }
 }
 
@@ -362,6 +363,7 @@ extern "C" cudaError_t kernel_implicit_gemm_backward_weight(const DeviceTensor *
     job.to = plan.clusters == 1 ? dweight->data : scratch;
     job.dy_pitch = (int)dy->pitch;
     job.x_pitch = (int)x->pitch;
+    job.padding = padding_of(x, dy);
     job.plan = plan;
     cudaError_t status = make_tile_map(&job.dy, dy, plan.tiles.cover, 0);
     if (status == cudaSuccess)

@@ -91,6 +91,17 @@ __device__ inline void copy_box(void *to, const CUtensorMap *map, int x, int y, 
                  : "memory");
 }
 
+/* The same for all blocks of a cluster whose bits are set. */
+__device__ inline void copy_box_to_all(void *to, const CUtensorMap *map, int x, int y, int z, int w,
+                                       CopyBarrier *barrier, unsigned short blocks)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(shared_address(to)),
+                 "l"((unsigned long long)map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier)),
+                 "h"(blocks)
+                 : "memory");
+}
+
 /* Begins to write a box; what lies beyond the tensor is left out. */
 __device__ inline void write_box(const CUtensorMap *map, int x, int y, int z, const void *from)
 {

@@ -9,6 +9,7 @@
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 #include "trainer/backend/cuda/kernels/kernels_direct.h"
 #include "trainer/backend/cuda/lowering/cudnn_convolution.h"
+#include "trainer/backend/cuda/lowering/implicit_step.h"
 #include "trainer/backend/cuda/lowering/matmul_step.h"
 
 typedef enum ConvolutionWay {
@@ -33,6 +34,7 @@ typedef struct ConvolutionPlan {
     Patches patches;
     Depthwise depthwise;
     Direct direct;
+    ImplicitKernel implicit;
     bool timed;   /* plans are: the backend's benchmark, where it pays */
     bool may_cut; /* patches are tried */
     CudaBackend *backend;

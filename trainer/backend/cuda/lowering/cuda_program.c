@@ -298,8 +298,8 @@ static FshStatus enqueue_lanes(const CudaProgram *program, LaneWay way, FshError
     return status ? status : ended;
 }
 
-/* Records the steps of one kind of run as one graph: a run is one launch. Its nodes keep the priorities of the
- * streams that they were recorded from. Relaxed, since libraries may load a kernel at its first use; one
+/* Records the steps of one kind of run as one graph: a run is one launch. Its nodes keep the priorities of
+ * the streams that they were recorded from. Relaxed, since libraries may load a kernel at its first use; one
  * thread drives the backend, so no other thread's call can slip in. */
 static FshStatus record_kind(CudaProgram *program, UpdateRun run, LaneWay way, FshError *error)
 {

@@ -1,22 +1,27 @@
 #include "trainer/backend/cuda/lowering/implicit_step.h"
 
 #include "trainer/backend/cuda/kernels/kernels_implicit_gemm.h"
+#include "trainer/backend/cuda/kernels/kernels_pixel_gemm.h"
 #include "trainer/backend/cuda/lowering/lowering.h"
 #include "trainer/backend/cuda/lowering/trial.h"
 
-/* The number changes with the kernels: times of others do not count. */
-#define TIMED_AS "implicit gemm 7: "
+/* The numbers change with the kernels: times of others do not count. */
+static const char *const timed_as[] = {
+    [IMPLICIT_TILES] = "implicit gemm 8: ", [IMPLICIT_PIXELS] = "pixel gemm 1: "};
 
-bool implicit_step_fits(const Step *step)
+static bool fits_pixels(const Step *step)
 {
-    const Conv2d *conv = &step->node->as.conv.options;
-    if (conv->kernel != 3 || conv->stride != 1 || conv->padding != 1 || conv->groups != 1)
-        return false;
+    if (step->node->op == OP_CONV2D)
+        return kernel_pixel_gemm_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y));
+    return step->node->op == OP_CONV2D_BACKWARD_DATA &&
+           kernel_pixel_gemm_backward_fits(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT), out(step, 0));
+}
+
+static bool fits_tiles(const Step *step)
+{
     switch (step->node->op) {
     case OP_CONV2D:
-        return kernel_implicit_gemm_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y)) &&
-               (!maybe_out(step, CONV_SUMS) || (!maybe_in(step, CONV_BIAS) && /* it is added behind them */
-                                                out(step, CONV_SUMS)->pitch == out(step, CONV_Y)->pitch));
+        return kernel_implicit_gemm_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y));
     case OP_CONV2D_BACKWARD_DATA:
         return kernel_implicit_gemm_fits(out(step, 0), in(step, CONV_DATA_WEIGHT), in(step, CONV_DATA_DY));
     default:
@@ -31,23 +36,39 @@ static bool makes_sums(const Step *step)
     return step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS);
 }
 
-uint64_t implicit_step_scratch_bytes(const Step *step)
+bool implicit_step_fits(const Step *step, ImplicitKernel kernel)
+{
+    const Conv2d *conv = &step->node->as.conv.options;
+    if (conv->kernel != 3 || conv->stride != 1 || conv->groups != 1 ||
+        (makes_sums(step) && (maybe_in(step, CONV_BIAS) || /* it is added behind them */
+                              out(step, CONV_SUMS)->pitch != out(step, CONV_Y)->pitch)))
+        return false;
+    return kernel == IMPLICIT_PIXELS ? fits_pixels(step) : fits_tiles(step);
+}
+
+uint64_t implicit_step_scratch_bytes(const Step *step, ImplicitKernel kernel)
 {
     if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT)
         return kernel_implicit_gemm_scratch_bytes(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X));
-    return makes_sums(step) ? kernel_implicit_gemm_sums_scratch_bytes(out(step, CONV_Y)) : 0;
+    if (!makes_sums(step))
+        return 0;
+    return kernel == IMPLICIT_PIXELS ? kernel_pixel_gemm_sums_scratch_bytes(out(step, CONV_Y))
+                                     : kernel_implicit_gemm_sums_scratch_bytes(out(step, CONV_Y));
 }
 
-FshStatus implicit_step_run(const Step *step, void *scratch, cudaStream_t stream, FshError *error)
+FshStatus implicit_step_run(const Step *step, ImplicitKernel kernel, void *scratch, cudaStream_t stream,
+                            FshError *error)
 {
+    const bool pixels = kernel == IMPLICIT_PIXELS;
     switch (step->node->op) {
     case OP_CONV2D:
-        return CUDA_TRY(kernel_implicit_gemm(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y),
-                                             maybe_out(step, CONV_SUMS), scratch, stream),
+        return CUDA_TRY((pixels ? kernel_pixel_gemm : kernel_implicit_gemm)(
+                            in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y),
+                            maybe_out(step, CONV_SUMS), scratch, stream),
                         error);
     case OP_CONV2D_BACKWARD_DATA:
-        return CUDA_TRY(kernel_implicit_gemm_backward_data(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT),
-                                                           out(step, 0), stream),
+        return CUDA_TRY((pixels ? kernel_pixel_gemm_backward_data : kernel_implicit_gemm_backward_data)(
+                            in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT), out(step, 0), stream),
                         error);
     default:
         return CUDA_TRY(kernel_implicit_gemm_backward_weight(in(step, CONV_WEIGHT_DY),
@@ -57,17 +78,24 @@ FshStatus implicit_step_run(const Step *step, void *scratch, cudaStream_t stream
     }
 }
 
+typedef struct Timed {
+    const Step *step;
+    ImplicitKernel kernel;
+} Timed;
+
 static FshStatus enqueue_timed(const void *context, void *scratch, cudaStream_t stream, FshError *error)
 {
-    return implicit_step_run(context, scratch, stream, error);
+    const Timed *timed = context;
+    return implicit_step_run(timed->step, timed->kernel, scratch, stream, error);
 }
 
-FshStatus implicit_step_milliseconds(CudaBackend *backend, const Step *step, const char *pattern,
-                                     double *milliseconds_ret, FshError *error)
+FshStatus implicit_step_milliseconds(CudaBackend *backend, const Step *step, ImplicitKernel kernel,
+                                     const char *pattern, double *milliseconds_ret, FshError *error)
 {
     char name[TRIAL_NAME_BYTES];
-    const Trial trial = {enqueue_timed, step, implicit_step_scratch_bytes(step)};
+    const Timed timed = {step, kernel};
+    const Trial trial = {enqueue_timed, &timed, implicit_step_scratch_bytes(step, kernel)};
     return trial_milliseconds(
-        backend, trial_name(name, TIMED_AS "%s%s", pattern, makes_sums(step) ? "; with sums" : ""), &trial,
-        milliseconds_ret, error);
+        backend, trial_name(name, "%s%s%s", timed_as[kernel], pattern, makes_sums(step) ? "; with sums" : ""),
+        &trial, milliseconds_ret, error);
 }

@@ -7,7 +7,6 @@
 #include "trainer/backend/cuda/lowering/convolution_ways.h"
 #include "trainer/backend/cuda/lowering/direct_step.h"
 #include "trainer/backend/cuda/lowering/group_step.h"
-#include "trainer/backend/cuda/lowering/implicit_step.h"
 #include "trainer/backend/cuda/lowering/patch_step.h"
 #include "trainer/backend/cuda/lowering/stem_step.h"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
@@ -372,7 +371,7 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
     FshStatus status = plan->way == WAY_DEPTHWISE ? depthwise_run(step, &plan->depthwise, stream, error)
                        : plan->way == WAY_DIRECT
                            ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
-                       : plan->way == WAY_IMPLICIT ? implicit_step_run(step, step->scratch, stream, error)
+                       : plan->way == WAY_IMPLICIT ? implicit_step_run(step, plan->implicit, step->scratch, stream, error)
                        : plan->way == WAY_STEM     ? stem_step_run(step, step->scratch, stream, error)
                        : plan->way == WAY_MATMUL   ? run_product(step, plan, stream, error)
                                                    : run_cudnn(step, plan, stream, error);
