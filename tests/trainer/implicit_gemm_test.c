@@ -221,6 +221,8 @@ static void try_pixels(Kind kind)
         {512, 10, 10, 256, 256, 1}, {512, 5, 5, 512, 512, 1},   {1024, 10, 10, 256, 512, 0},
         {300, 12, 12, 128, 256, 0}, {700, 7, 3, 128, 128, 1},   {255, 6, 5, 384, 128, 2},
         {1, 1, 1, 128, 384, 2},     {513, 16, 16, 128, 128, 1}, {40, 3, 4, 128, 384, 0},
+        {768, 8, 8, 241, 246, 1},   {300, 16, 16, 151, 156, 1}, {520, 8, 8, 111, 70, 1},
+        {260, 9, 5, 8, 24, 0},      {3, 8, 8, 286, 201, 1},
     };
     if (!is_there())
         skip();
@@ -282,18 +284,14 @@ TEST(test_what_does_not_fit_pixels_is_refused)
 {
     if (!is_there())
         skip();
-    DeviceTensor x = {.element = ELEMENT_F16, .rank = 4, .shape = {1, 8, 8, 64}, .pitch = 64, .rows = 64},
+    DeviceTensor x = {.element = ELEMENT_F16, .rank = 4, .shape = {1, 16, 16, 8}, .pitch = 8, .rows = 256},
                  y = x,
-                 weight = {
-                     .element = ELEMENT_F16, .rank = 4, .shape = {128, 3, 3, 64}, .pitch = 64, .rows = 1152};
-    y.shape[3] = y.pitch = 128;
+                 weight = {.element = ELEMENT_F16, .rank = 4, .shape = {8, 3, 3, 8}, .pitch = 8, .rows = 72};
     assert_true(kernel_pixel_gemm_fits(&x, &weight, &y));
-    assert_false(kernel_pixel_gemm_backward_fits(&y, &weight, &x)); /* 64 channels would be written */
-    assert_int_equal(kernel_pixel_gemm_backward_data(&y, &weight, &x, NULL), cudaErrorNotSupported);
-    x.shape[1] = y.shape[1] = 33;
+    y.shape[1] = y.shape[2] = 18;
     assert_false(kernel_pixel_gemm_fits(&x, &weight, &y)); /* too many pixels */
     assert_int_equal(kernel_pixel_gemm(&x, &weight, &y, NULL, NULL, NULL), cudaErrorNotSupported);
-    x.shape[1] = y.shape[1] = 8;
-    x.shape[3] = x.pitch = weight.shape[3] = weight.pitch = 72;
-    assert_false(kernel_pixel_gemm_fits(&x, &weight, &y)); /* no multiple of 64 */
+    assert_true(kernel_pixel_gemm_backward_fits(&y, &weight, &x));
+    assert_false(kernel_pixel_gemm_backward_fits(&x, &weight, &y));
+    assert_int_equal(kernel_pixel_gemm_backward_data(&x, &weight, &y, NULL), cudaErrorNotSupported);
 }

@@ -13,9 +13,8 @@ extern "C" {
 
 enum { PIXEL_GEMM_PIXELS_MAX = 256 };
 
-/* Returns whether kernel_pixel_gemm accepts these tensors: those of kernel_implicit_gemm, where x has a
- * multiple of 64 channels, and y one of 128 and at most PIXEL_GEMM_PIXELS_MAX pixels an image. Otherwise it
- * returns cudaErrorNotSupported. */
+/* Returns whether kernel_pixel_gemm accepts these tensors: those of kernel_implicit_gemm, where y has at most
+ * PIXEL_GEMM_PIXELS_MAX pixels an image. Otherwise it returns cudaErrorNotSupported. */
 bool kernel_pixel_gemm_fits(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y);
 /* The same for kernel_pixel_gemm_backward_data, where dx is what is written. */
 bool kernel_pixel_gemm_backward_fits(const DeviceTensor *dy, const DeviceTensor *weight,

@@ -7,7 +7,7 @@
 
 /* The numbers change with the kernels: times of others do not count. */
 static const char *const timed_as[] = {
-    [IMPLICIT_TILES] = "implicit gemm 8: ", [IMPLICIT_PIXELS] = "pixel gemm 1: "};
+    [IMPLICIT_TILES] = "implicit gemm 8: ", [IMPLICIT_PIXELS] = "pixel gemm 2: "};
 
 static bool fits_pixels(const Step *step)
 {

@@ -368,13 +368,13 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
     const ConvolutionPlan *plan = step->plan;
     const Passes left = passes_left(step, plan);
     const float slope = step->node->as.conv.slope;
-    FshStatus status = plan->way == WAY_DEPTHWISE ? depthwise_run(step, &plan->depthwise, stream, error)
-                       : plan->way == WAY_DIRECT
-                           ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
-                       : plan->way == WAY_IMPLICIT ? implicit_step_run(step, plan->implicit, step->scratch, stream, error)
-                       : plan->way == WAY_STEM     ? stem_step_run(step, step->scratch, stream, error)
-                       : plan->way == WAY_MATMUL   ? run_product(step, plan, stream, error)
-                                                   : run_cudnn(step, plan, stream, error);
+    FshStatus status =
+        plan->way == WAY_DEPTHWISE  ? depthwise_run(step, &plan->depthwise, stream, error)
+        : plan->way == WAY_DIRECT   ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
+        : plan->way == WAY_IMPLICIT ? implicit_step_run(step, plan->implicit, step->scratch, stream, error)
+        : plan->way == WAY_STEM     ? stem_step_run(step, step->scratch, stream, error)
+        : plan->way == WAY_MATMUL   ? run_product(step, plan, stream, error)
+                                    : run_cudnn(step, plan, stream, error);
     if (!status && left.bias)
         status = CUDA_TRY(kernel_add_bias(out(step, CONV_Y), in(step, CONV_BIAS),
                                           step->node->as.conv.relu ? slope : 1, stream),
