@@ -115,8 +115,9 @@ static cudaError_t run_data(const void *context)
 static cudaError_t run_weight(const void *context)
 {
     const Call *call = context;
-    return kernel_implicit_gemm_backward_weight(&call->images[Y]->tensor, &call->images[X]->tensor,
-                                                &call->images[WEIGHT]->tensor, call->scratch, NULL);
+    return (call->by_pixels ? kernel_pixel_gemm_backward_weight : kernel_implicit_gemm_backward_weight)(
+        &call->images[Y]->tensor, &call->images[X]->tensor, &call->images[WEIGHT]->tensor, call->scratch,
+        NULL);
 }
 
 /* Computes y with its sums, and expects the same y as without, and the sums of what it has. */
@@ -151,8 +152,9 @@ static bool fits(const Call *call, Kind kind)
                        *y = &call->images[Y]->tensor;
     if (!call->by_pixels)
         return kernel_implicit_gemm_fits(x, weight, y);
-    return kind == FORWARD ? kernel_pixel_gemm_fits(x, weight, y)
-                           : kernel_pixel_gemm_backward_fits(y, weight, x);
+    return kind == FORWARD         ? kernel_pixel_gemm_fits(x, weight, y)
+           : kind == DATA_GRADIENT ? kernel_pixel_gemm_backward_fits(y, weight, x)
+                                   : kernel_pixel_gemm_weight_fits(y, x, weight);
 }
 
 static void try(const Shape *s, ElementType element, Kind kind, bool by_pixels)
@@ -182,7 +184,10 @@ static void try(const Shape *s, ElementType element, Kind kind, bool by_pixels)
         narrow_image_run_twice(run_data, &call, &x);
         narrow_image_compare(what, &x, sum_data, &(Operands){&y, &weight, s->padding}, PLACES, &random);
     } else {
-        call.scratch = gpu_filled(kernel_implicit_gemm_scratch_bytes(&y.tensor, &x.tensor) / 2, 0xFFFF);
+        call.scratch = gpu_filled((by_pixels ? kernel_pixel_gemm_weight_scratch_bytes()
+                                             : kernel_implicit_gemm_scratch_bytes(&y.tensor, &x.tensor)) /
+                                      2,
+                                  0xFFFF);
         narrow_image_run_twice(run_weight, &call, &weight);
         narrow_image_compare(what, &weight, sum_weight, &(Operands){&y, &x, s->padding}, WEIGHT_PLACES,
                              &random);
@@ -245,6 +250,22 @@ TEST(test_data_gradients_are_the_sums)
 TEST(test_weight_gradients_are_the_sums)
 {
     try_all(WEIGHT_GRADIENT);
+}
+
+/* Of one tile a tap and of several, of which some lie in three clusters and more, and others end where a
+ * cluster does; images that fill the last step, and that do not; all paddings. */
+TEST(test_weight_gradients_by_pixels_are_the_sums)
+{
+    static const Shape of_weights[] = {
+        {512, 10, 10, 256, 256, 1}, {300, 5, 5, 512, 512, 1}, {100, 7, 3, 256, 256, 0},
+        {65, 12, 12, 256, 512, 0},  {160, 2, 3, 256, 256, 2}, {128, 6, 6, 768, 256, 1},
+    };
+    if (!is_there())
+        skip();
+    for (size_t i = 0; i < sizeof of_weights / sizeof *of_weights; i++) {
+        try(&of_weights[i], ELEMENT_F16, WEIGHT_GRADIENT, true);
+        try(&of_weights[i], ELEMENT_BF16, WEIGHT_GRADIENT, true);
+    }
 }
 
 TEST(test_convolutions_by_pixels_are_the_sums)

@@ -41,7 +41,7 @@ static cudaError_t call_pixels(const void *context, const TimedOperands *o, Time
     case TIMED_DATA:
         return kernel_pixel_gemm_backward_data(&o->y, &o->filter, &o->x, o->stream);
     default:
-        return cudaErrorNotSupported;
+        return kernel_pixel_gemm_backward_weight(&o->y, &o->x, &o->dfilter, o->scratch, o->stream);
     }
 }
 

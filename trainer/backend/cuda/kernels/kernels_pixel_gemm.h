@@ -1,7 +1,8 @@
 /* kernels_pixel_gemm.h - convolutions of 3 x 3 at stride 1 of many small images, as a product for each pixel
- * (pixel_gemm.cu), on Hopper: its rows are the images, so a tap that meets the zeros around them is left out,
- * where other kernels multiply by zeros. That is 36 % of a data gradient from 8 x 8 to 10 x 10, 25 % of a
- * convolution of 5 x 5 with a pixel of padding, 13 % of one of 10 x 10. Rules: kernels.h. */
+ * (pixel_gemm.cu, pixel_gemm_weight.cu), on Hopper: its rows are the images, so a tap that meets the zeros
+ * around them is left out, where other kernels multiply by zeros. That is 36 % of a data gradient from 8 x 8
+ * to 10 x 10, 25 % of a convolution of 5 x 5 with a pixel of padding, 13 % of one of 10 x 10. Rules:
+ * kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_PIXEL_GEMM_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_PIXEL_GEMM_H
 
@@ -21,11 +22,20 @@ bool kernel_pixel_gemm_backward_fits(const DeviceTensor *dy, const DeviceTensor 
                                      const DeviceTensor *dx);
 /* Returns the bytes of scratch that kernel_pixel_gemm wants for the sums. */
 uint64_t kernel_pixel_gemm_sums_scratch_bytes(const DeviceTensor *y);
-/* Compute what kernel_implicit_gemm and its data gradient do (kernels_implicit_gemm.h). */
+/* Compute what kernel_implicit_gemm and its gradients do (kernels_implicit_gemm.h). */
 cudaError_t kernel_pixel_gemm(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y,
                               const DeviceTensor *sums, void *scratch, cudaStream_t stream);
 cudaError_t kernel_pixel_gemm_backward_data(const DeviceTensor *dy, const DeviceTensor *weight,
                                             const DeviceTensor *dx, cudaStream_t stream);
+/* Returns whether kernel_pixel_gemm_backward_weight accepts these tensors: those of the kernel of tiles, dy
+ * of a multiple of 256 channels, and so is x; enough images for the layer, and not too many channels for the
+ * card. Otherwise it returns cudaErrorNotSupported. */
+bool kernel_pixel_gemm_weight_fits(const DeviceTensor *dy, const DeviceTensor *x,
+                                   const DeviceTensor *dweight);
+uint64_t kernel_pixel_gemm_weight_scratch_bytes(void);
+cudaError_t kernel_pixel_gemm_backward_weight(const DeviceTensor *dy, const DeviceTensor *x,
+                                              const DeviceTensor *dweight, void *scratch,
+                                              cudaStream_t stream);
 
 #ifdef __cplusplus
 }

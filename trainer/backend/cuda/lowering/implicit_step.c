@@ -9,12 +9,23 @@
 static const char *const timed_as[] = {
     [IMPLICIT_TILES] = "implicit gemm 8: ", [IMPLICIT_PIXELS] = "pixel gemm 2: "};
 
+/* Of few images most rows of a product would be empty: that is not even timed. */
+enum { IMAGES_FOR_PIXELS = 160 };
+
 static bool fits_pixels(const Step *step)
 {
-    if (step->node->op == OP_CONV2D)
+    if (in(step, 0)->shape[0] < IMAGES_FOR_PIXELS)
+        return false;
+    switch (step->node->op) {
+    case OP_CONV2D:
         return kernel_pixel_gemm_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y));
-    return step->node->op == OP_CONV2D_BACKWARD_DATA &&
-           kernel_pixel_gemm_backward_fits(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT), out(step, 0));
+    case OP_CONV2D_BACKWARD_DATA:
+        return kernel_pixel_gemm_backward_fits(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT),
+                                               out(step, 0));
+    default:
+        return kernel_pixel_gemm_weight_fits(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X),
+                                             out(step, CONV_WEIGHT_DWEIGHT));
+    }
 }
 
 static bool fits_tiles(const Step *step)
@@ -48,12 +59,14 @@ bool implicit_step_fits(const Step *step, ImplicitKernel kernel)
 
 uint64_t implicit_step_scratch_bytes(const Step *step, ImplicitKernel kernel)
 {
+    const bool pixels = kernel == IMPLICIT_PIXELS;
     if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT)
-        return kernel_implicit_gemm_scratch_bytes(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X));
+        return pixels ? kernel_pixel_gemm_weight_scratch_bytes()
+                      : kernel_implicit_gemm_scratch_bytes(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X));
     if (!makes_sums(step))
         return 0;
-    return kernel == IMPLICIT_PIXELS ? kernel_pixel_gemm_sums_scratch_bytes(out(step, CONV_Y))
-                                     : kernel_implicit_gemm_sums_scratch_bytes(out(step, CONV_Y));
+    return pixels ? kernel_pixel_gemm_sums_scratch_bytes(out(step, CONV_Y))
+                  : kernel_implicit_gemm_sums_scratch_bytes(out(step, CONV_Y));
 }
 
 FshStatus implicit_step_run(const Step *step, ImplicitKernel kernel, void *scratch, cudaStream_t stream,
@@ -71,9 +84,9 @@ FshStatus implicit_step_run(const Step *step, ImplicitKernel kernel, void *scrat
                             in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT), out(step, 0), stream),
                         error);
     default:
-        return CUDA_TRY(kernel_implicit_gemm_backward_weight(in(step, CONV_WEIGHT_DY),
-                                                             in(step, CONV_WEIGHT_X),
-                                                             out(step, CONV_WEIGHT_DWEIGHT), scratch, stream),
+        return CUDA_TRY((pixels ? kernel_pixel_gemm_backward_weight : kernel_implicit_gemm_backward_weight)(
+                            in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X), out(step, CONV_WEIGHT_DWEIGHT),
+                            scratch, stream),
                         error);
     }
 }

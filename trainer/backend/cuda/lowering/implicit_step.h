@@ -4,8 +4,7 @@
 
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 
-/* IMPLICIT_TILES: of pixels, kernels_implicit_gemm.h; IMPLICIT_PIXELS: kernels_pixel_gemm.h, which has no
- * weight gradient. */
+/* IMPLICIT_TILES: of pixels, kernels_implicit_gemm.h; IMPLICIT_PIXELS: kernels_pixel_gemm.h. */
 typedef enum ImplicitKernel { IMPLICIT_TILES, IMPLICIT_PIXELS, IMPLICIT_KERNELS } ImplicitKernel;
 
 /* Returns whether the kernel can do a step: a convolution with its sums, without bias and activation, or one
