@@ -1,8 +1,10 @@
 #include "common/interrupt.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Lock-free, so that a signal handler may touch it and any thread may read it. */
@@ -12,6 +14,9 @@ enum { SIGNALS = 3, SENDERS = 2 };
 static atomic_int counts[SIGNALS][SENDERS];
 static atomic_int simulated_count;
 static atomic_bool requeues, at_once;
+/* What the first signal says; NULL: nothing, or it has been said. */
+static const char *_Atomic notice;
+static atomic_bool over_progress;
 
 static int place_of(int signal_number)
 {
@@ -27,6 +32,33 @@ static bool is_new(int signal_number, const siginfo_t *info)
     return atomic_fetch_add(&own[sender], 1) >= atomic_load(&own[1 - sender]);
 }
 
+/* Appends text to a line of `bytes` bytes as far as there is room, and returns the new length. */
+static size_t append(char *line, size_t bytes, size_t length, const char *text)
+{
+    const size_t more = strlen(text), room = bytes - length;
+    memcpy(line + length, text, more < room ? more : room);
+    return length + (more < room ? more : room);
+}
+
+/* Writes the notice, once. Safe in a handler. */
+static void write_notice(int signal_number)
+{
+    char line[256];
+    const int before = errno;
+    const char *text = atomic_exchange(&notice, NULL);
+    size_t length = 0;
+    if (!text)
+        return;
+    if (atomic_load(&over_progress))
+        length = append(line, sizeof line, length, "\r\033[K");
+    length = append(line, sizeof line, length, text);
+    if (signal_number == SIGINT)
+        length = append(line, sizeof line, length, "; Ctrl-C again ends it at once");
+    length = append(line, sizeof line, length, "\n");
+    (void)!write(STDERR_FILENO, line, length);
+    errno = before;
+}
+
 static void remember_signal(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -39,6 +71,7 @@ static void remember_signal(int signal_number, siginfo_t *info, void *context)
         (void)signal(signal_number, SIG_DFL);
         (void)raise(signal_number);
     }
+    write_notice(signal_number);
 }
 
 /* Gives the thread, the process's first, a stack for handlers, unless it has one. Signals to a process go to
@@ -85,6 +118,15 @@ void interrupt_install_requeue(void)
 void interrupt_take_at_once(void)
 {
     atomic_store(&at_once, true);
+}
+
+void interrupt_say(const char *text, bool terminal)
+{
+    const int signal_number = interrupt_signal();
+    atomic_store(&over_progress, terminal);
+    atomic_store(&notice, text);
+    if (signal_number)
+        write_notice(signal_number);
 }
 
 bool interrupt_requeues(void)

@@ -24,6 +24,11 @@ void interrupt_take_at_once(void);
 /* Returns whether such a signal has come. */
 bool interrupt_requeues(void);
 
+/* Makes the first signal write the text to standard error at once, as a line, and after SIGINT what a second
+ * one does: for items that take long to finish. Writes it now if a signal has come before. The text is
+ * borrowed; NULL: from now on nothing is said. terminal: a progress line may stand there, and is erased. */
+void interrupt_say(const char *text, bool terminal);
+
 /* Returns whether a signal has come. Any thread. */
 bool interrupt_requested(void);
 

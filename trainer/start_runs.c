@@ -363,6 +363,9 @@ static void wait_a_while(Runs *runs)
     const int signal_number = sigtimedwait(&runs->launcher.watched, &info, &second);
     if (signal_number <= 0 || signal_number == SIGCHLD)
         return;
+    if (!runs->stopped_by)
+        tell(runs, "ftrain: ends once the runs in hand have ended their steps and saved their states%s",
+             signal_number == SIGINT ? "; Ctrl-C again ends all at once" : "");
     runs->stopped_by = signal_number;
     for (int i = 0; i < runs->slot_count; i++)
         if (runs->slots[i].process && !(signal_number == SIGINT && info.si_code == SI_KERNEL))

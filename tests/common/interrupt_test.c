@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,6 +78,49 @@ TEST(test_a_second_signal_counts)
 {
     assert_int_equal(end_of(SIGINT, 2), 128 + SIGINT);
     assert_int_equal(end_of(SIGTERM, 2), 2);
+}
+
+/* Returns in text what a process writes to standard error at a signal, which it gets before it knows what to
+ * say of it, or after. */
+static void said_of(int signal_number, bool before, bool terminal, char *text, size_t text_bytes)
+{
+    int ends[2], status = 0;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)dup2(ends[1], STDERR_FILENO);
+        interrupt_install();
+        interrupt_install_requeue();
+        if (before)
+            (void)raise(signal_number);
+        interrupt_say("ends soon", terminal);
+        if (!before)
+            (void)raise(signal_number);
+        (void)raise(SIGTERM); /* a second one, which says nothing */
+        interrupt_say(NULL, false);
+        _exit(interrupt_count());
+    }
+    (void)close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 2 << 8);
+    const ssize_t length = read(ends[0], text, text_bytes - 1);
+    assert_true(length >= 0);
+    text[length] = '\0';
+    (void)close(ends[0]);
+}
+
+TEST(test_the_first_signal_says_what_will_happen)
+{
+    char text[300];
+    said_of(SIGINT, false, false, text, sizeof text);
+    assert_string_equal(text, "ends soon; Ctrl-C again ends it at once\n");
+    said_of(SIGTERM, false, false, text, sizeof text);
+    assert_string_equal(text, "ends soon\n");
+    said_of(SIGUSR1, false, true, text, sizeof text);
+    assert_string_equal(text, "\r\033[Kends soon\n");
+    said_of(SIGINT, true, false, text, sizeof text);
+    assert_string_equal(text, "ends soon; Ctrl-C again ends it at once\n");
 }
 
 /* A frame below the stack pointer would lie over the heap while oneDNN 2.6 multiplies (AVX2). */

@@ -50,6 +50,26 @@ TEST_IN_FOLDER(test_a_dry_run_ends_at_once, folder)
     run_result_free(&result);
 }
 
+/* As above: the answer does not wait for the step, and the second signal does not either. */
+TEST_IN_FOLDER(test_training_says_at_once_what_a_signal_will_do, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const arguments[] = {
+        "--jobs",       "1", "--device", "cpu", "--model", "resnet101", "--train-crop-size", "512",
+        "--batch-size", "4", shards,     out,   NULL};
+    RunningProgram running = run_start(NULL, "ftrain", arguments);
+    assert_true(wait_for_file(test_path(folder, "out/report.html"), 60));
+    const double begin = progress_now_seconds();
+    assert_int_equal(kill(running.process, SIGINT), 0);
+    run_wait_for_text(&running, "ftrain: ends after this step and saves its state; Ctrl-C again ends it at");
+    assert_int_equal(kill(running.process, SIGINT), 0);
+    RunResult result = run_wait(&running);
+    assert_true(progress_now_seconds() - begin < 2);
+    assert_int_equal(result.exit_status, 128 + SIGINT);
+    assert_contains_not(result.err, "interrupted in");
+    run_result_free(&result);
+}
+
 /* Looked at before training for its size, too. */
 TEST_IN_FOLDER(test_a_record_whose_header_is_bad_is_skipped, folder)
 {
@@ -126,9 +146,9 @@ static void stop_with(TestFolder *folder, const char *shards, int signal_number,
 {
     const char *out = test_path(folder, "out%d", signal_number);
     const char *weights = test_path(folder, "out%d/last.safetensors", signal_number);
-    const char *const arguments[] = {"--jobs", "1",        "--model", "conv8",     "--batch-size",
-                                     "1",      "--epochs", "1000000", "--lr-base", "0.01",
-                                     shards,   out,        NULL};
+    const char *const arguments[] = {"--jobs",  "1",        "--model", "conv8",     "--batch-size",
+                                     "1",       "--epochs", "1000000", "--lr-base", "0.01",
+                                     "--quiet", shards,     out,       NULL};
     RunningProgram running = run_start(NULL, "ftrain", arguments);
     assert_true(wait_for_file(weights, 30));
     char *live = test_file_read(test_path(folder, "out%d/report.html", signal_number), NULL);
@@ -143,6 +163,7 @@ static void stop_with(TestFolder *folder, const char *shards, int signal_number,
     const char *message = strstr(result.err, "interrupted in epoch ");
     assert_non_null(message);
     assert_int_equal(sscanf(message, "interrupted in epoch %llu after %llu steps", &epoch, &step), 2);
+    assert_contains_not(result.err, "ends after this step"); /* --quiet */
     assert_int_equal(steps_of(weights), epoch * 40 + step);
     run_result_free(&result);
     result = TRAIN(0, "--model", "conv8", "--evaluate", "--val-split", "train", "--weights", weights, shards);

@@ -144,6 +144,7 @@ static void stop_and_go_on(TestFolder *folder, int signal_number, int exit_statu
     assert_int_equal(kill(running.process, signal_number), 0);
     RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, exit_status);
+    assert_contains(result.err, "ftrain: ends once the runs in hand have ended their steps and saved");
     assert_contains(result.err, "[1/2] lr=0.01,seed=0: stopped");
     assert_contains(result.err, "interrupted: 0 of 2 runs have ended; the same command goes on");
     assert_contains_not(result.err, "[2/2]");

@@ -393,8 +393,11 @@ static FshStatus run_epochs(Training *training, FshError *error)
     FshStatus status = FSH_OK;
     loader_start(session->train, first, plan->total_steps - first);
     session_feed_start(&training->feed, session, first);
+    if (!session->console.quiet) /* on a CPU a step may take minutes */
+        interrupt_say("ftrain: ends after this step and saves its state", session->console.terminal);
     while (!status && !state->finished && state->epoch < plan->epochs)
         status = run_epoch(training, error);
+    interrupt_say(NULL, false);
     console_clear(&session->console);
     if (!status && training->stopped_early)
         console_line(&session->console, "stopped early: %s has not got better in %lld epoch%s",
