@@ -62,6 +62,8 @@ typedef enum OptionMark {
     OPTION_NOT_IN_FILE = 1, /* only for the command line: a file that gives it is refused */
     OPTION_FREE = 2,        /* says how or where, not what comes out: may differ when a run resumes */
     OPTION_ALIKE = 4, /* is OPTION_FREE, but the same on all ranks of a run: they wait for each other by it */
+    OPTION_VARIES = 8, /* unless given, other options or the dataset decide it: the help says how, and no more
+                        * than that is said of its default */
 } OptionMark;
 
 /* What ftrain does in a call; it reads other options for each. */
@@ -88,7 +90,7 @@ typedef struct Option {
     char letter;      /* 0: none */
     bool has_auto;    /* OPTION_CHOICE: "auto" is a choice too, the first; stored as OPTION_AUTO */
     OptionKind kind;
-    void *value;                /* holds the default before parsing; --help prints it */
+    void *value;                /* holds the default before parsing, which --help prints, unless it varies */
     const char *argument;       /* "N", "DIR": the word in --help; NULL for flags */
     const char *help;           /* one sentence, lower case, no full stop; wrapped by --help */
     double minimum, maximum;    /* both 0: unchecked; maximum below minimum, or infinite: no upper bound */

@@ -369,7 +369,7 @@ void options_config_print(const OptionTable *table, unsigned without, const json
         printed = group;
         (void)fprintf(stream, "# %s\n", option->help);
         const bool open = option->given && !*option->given;
-        if (json_is_null(value)) {
+        if (json_is_null(value) || (open && (option->marks & OPTION_VARIES))) {
             (void)fprintf(stream, "# %s =\n", option->name);
         } else {
             (void)fputs(open ? "# " : "", stream);

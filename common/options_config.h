@@ -57,8 +57,8 @@ json_t *options_config_object(const OptionTable *table, unsigned without);
  * memory. */
 json_t *options_config_given(const OptionTable *table, unsigned without);
 /* Prints the options as TOML with headings and each option's help above it: a file to begin from. Options
- * that are unset (NULL) or were not given are commented out, so that they are as open when read back. preset:
- * its facts follow as [recipe]; NULL: none. */
+ * that are unset (NULL) or were not given are commented out, so that they are as open when read back, and
+ * those of them that vary (OPTION_VARIES) have no value. preset: its facts follow as [recipe]; NULL: none. */
 void options_config_print(const OptionTable *table, unsigned without, const json_t *preset, FILE *stream);
 
 #endif

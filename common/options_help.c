@@ -73,7 +73,7 @@ static void wrap_text(Wrapper *wrapper, const char *text)
 /* Formats the value as one would type it. Returns false if there is none worth printing. */
 static bool format_default(const Option *option, char *buffer, size_t buffer_bytes)
 {
-    if (!option->value)
+    if (!option->value || (option->marks & OPTION_VARIES))
         return false;
     const char *text = NULL;
     switch (option->kind) {

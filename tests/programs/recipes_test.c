@@ -120,6 +120,24 @@ TEST_IN_FOLDER(test_config_wins_over_a_recipe_and_the_command_line_over_both, fo
     run_result_free(&result);
 }
 
+/* A value that a run would not use is not printed: with muon momentum is 0.95, and the rest decays by 0.3. */
+TEST(test_what_the_optimizer_decides_has_no_value_when_printed)
+{
+    static const char *const names[] = {"momentum", "weight-decay", "rest-weight-decay", "lookahead",
+                                        "opt-eps"};
+    RunResult result = TRAIN(0, "--print-config", "--opt", "muon");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char line[40];
+        (void)snprintf(line, sizeof line, "# %s =", names[i]);
+        assert_true(has_line(result.out, line));
+    }
+    run_result_free(&result);
+    result = TRAIN(0, "--print-config", "--recipe", "imagenette-5");
+    assert_true(has_line(result.out, "momentum = 0.8"));
+    assert_true(has_line(result.out, "# rest-weight-decay ="));
+    run_result_free(&result);
+}
+
 /* A resize is for the crop beside it: with another crop the recipe's does nothing, and a given one counts. */
 TEST_IN_FOLDER(test_a_crop_takes_the_place_of_a_recipes_crop_and_resize, folder)
 {

@@ -347,7 +347,7 @@ TEST_IN_FOLDER(test_a_file_of_options_gives_the_same_run, folder)
     const char *again = test_path(folder, "again.toml");
     test_file_write_text(again, result.out);
     assert_contains(result.out, "\nopt = \"adamw\"\n");
-    assert_contains(result.out, "\n# momentum = 0.9");
+    assert_contains(result.out, "\n# momentum =\n");
     TRAINED("--config", again, shards, test_path(folder, "again"));
     assert_same_file(folder, "line", "again", true);
     RunResult second = TRAIN(0, "--config", again, "--print-config");

@@ -278,6 +278,11 @@ TEST_IN_FOLDER(test_other_options_are_listed, folder)
     assert_non_null(way); /* the way on that it names is one */
     assert_memory_equal(way + strlen("--weights "), last, strlen(last));
     run_result_free(&result);
+    /* muon's momentum is another than 0.9, the table's. */
+    const char *muon = test_path(folder, "muon");
+    TRAINED("--model", "conv8", "--epochs", "1", "--opt", "muon", "--momentum", "0.8", shards, muon);
+    SAYS(1, ": --momentum 0.9 or another default (was 0.8); give", "--model", "conv8", "--epochs", "1",
+         "--opt", "muon", "--resume", "auto", shards, muon);
     /* How it is shown and how fast it is made may change. */
     TRAINED("--model", "conv8", "--epochs", "2", "--log-interval", "1", "--workers", "2", "--val-batch-size",
             "3", "--resume", "auto", shards, out);

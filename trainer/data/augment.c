@@ -491,8 +491,9 @@ size_t augmentation_rows(Augmentation *a, Option *rows)
          .help = "left to right, by chance (random), or for classes each image in every other epoch "
                  "(alternating)"},
         {.name = "hflip-prob", .kind = OPTION_REAL, .value = &a->flip_probability, .argument = "P",
-         .maximum = 1, .alias = "hflip",
-         .help = "probability of a flip left to right; none on gray images (digits, scans) unless given"},
+         .maximum = 1, .alias = "hflip", .marks = OPTION_VARIES,
+         .help = "probability of a flip left to right; unless given 0.5, none on gray images (digits, "
+                 "scans)"},
         {.name = "vflip-prob", .kind = OPTION_REAL, .value = &a->vertical_flip_probability, .argument = "P",
          .maximum = 1, .alias = "vflip",
          .help = "for pairs: probability of a flip upside down"},

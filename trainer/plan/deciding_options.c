@@ -29,9 +29,29 @@ json_t *deciding_options_of_ranks(const TrainOptions *options)
     return values_of(options, true);
 }
 
-/* Writes a value as the command line would have it: 0.5, cosine, true; "not given" for null; with ", the
- * default" where it is that (plain: NULL where it is not known). Returns text. */
-static const char *value_text(const json_t *value, const json_t *plain, char *text, size_t text_bytes)
+/* Returns whether the default of the option, by its member's name, varies (OPTION_VARIES). */
+static bool varies(const char *member)
+{
+    TrainOptions options = train_options_default();
+    Option rows[TRAIN_OPTION_ROWS];
+    train_options_rows(&options, rows);
+    for (const Option *row = rows; row->name; row++) {
+        const char *at = member, *name = row->name;
+        while (*name && *at == (*name == '-' ? '_' : *name)) {
+            at++;
+            name++;
+        }
+        if (!*name && !*at)
+            return (row->marks & OPTION_VARIES) != 0;
+    }
+    return false;
+}
+
+/* Writes a value as the command line would have it: 0.5, cosine, true; "not given" for null; where it is the
+ * default (plain: NULL where it is not known) with ", the default", or, where that varies, without a claim
+ * that the run has this one. Returns text. */
+static const char *value_text(const char *member, const json_t *value, const json_t *plain, char *text,
+                              size_t text_bytes)
 {
     char *other = NULL;
     if (!value || json_is_null(value))
@@ -46,7 +66,8 @@ static const char *value_text(const json_t *value, const json_t *plain, char *te
     free(other);
     const size_t length = strlen(text);
     if (value && !json_is_null(value) && plain && json_equal(value, plain))
-        (void)snprintf(text + length, text_bytes - length, ", the default");
+        (void)snprintf(text + length, text_bytes - length,
+                       varies(member) ? " or another default" : ", the default");
     return text;
 }
 
@@ -67,8 +88,9 @@ void deciding_differences(const json_t *now, const json_t *before, const json_t 
         (void)snprintf(name, sizeof name, "%s", member);
         for (char *at = name; *at && words->dashes; at++)
             *at = *at == '_' ? '-' : *at;
-        length += (size_t)snprintf(text + length, text_bytes - length, "%s%s%s%s%s%s%s%s", length ? ", " : "",
-                                   words->before, name, words->is, value_text(value, usual, is, sizeof is),
-                                   words->was, value_text(old, usual, was, sizeof was), words->after);
+        length +=
+            (size_t)snprintf(text + length, text_bytes - length, "%s%s%s%s%s%s%s%s", length ? ", " : "",
+                             words->before, name, words->is, value_text(member, value, usual, is, sizeof is),
+                             words->was, value_text(member, old, usual, was, sizeof was), words->after);
     }
 }

@@ -68,9 +68,9 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
                  "square from anywhere; auto: pad up to 40 pixels, else rrc"},
         {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX",
          .alias = "rrc-scale",
-         .uses = USE_SAMPLES,
-         .help = "for rrc: part of the image's area; for masks: factor by which images are resized, 0.5:2 "
-                 "unless given"},
+         .uses = USE_SAMPLES, .marks = OPTION_VARIES,
+         .help = "for rrc: part of the image's area, unless given 0.35:1; for masks: factor by which images "
+                 "are resized, unless given 0.5:2"},
         {.name = "ratio", .kind = OPTION_TEXT, .value = &o->ratio, .argument = "MIN:MAX",
          .alias = "rrc-ratio",
          .uses = USE_SAMPLES,

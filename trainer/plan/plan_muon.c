@@ -44,8 +44,8 @@ size_t muon_options_rows(MuonOptions *o, Option *rows)
          .maximum = 0.9999,
          .help = "for muon: momentum of the rest, with sgd"},
         {.name = "rest-weight-decay", .kind = OPTION_REAL, .value = &o->rest_weight_decay, .argument = "X",
-         .maximum = 1,
-         .help = "for muon: weight decay of the rest; that of --weight-decay, 0.0005 with sgd, unless given"},
+         .maximum = 1, .marks = OPTION_VARIES,
+         .help = "for muon: weight decay of the rest; unless given that of --weight-decay, with sgd 0.0005"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

@@ -66,9 +66,9 @@ size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
          .choices = schedule_unit_choices,
          .help = "the learning rate changes at each step, or at each epoch"},
         {.name = "lr-warmup-epochs", .kind = OPTION_REAL, .value = &o->lr_warmup_epochs, .argument = "X",
-         .maximum = EPOCHS_MAX, .alias = "warmup-epochs",
-         .help = "epochs in which the learning rate rises to its highest; at most a fifth of all unless "
-                 "given"},
+         .maximum = EPOCHS_MAX, .alias = "warmup-epochs", .marks = OPTION_VARIES,
+         .help = "epochs in which the learning rate rises to its highest; unless given 5, at most a fifth "
+                 "of all"},
         {.name = "lr-warmup-iters", .kind = OPTION_INTEGER, .value = &o->lr_warmup_iters, .argument = "N",
          .maximum = 1e12, .alias = "warmup-iter",
          .help = "the same in iterations (updates); 0: --lr-warmup-epochs says it"},

@@ -93,8 +93,9 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
          .help = "for --loss bce: the sum over the classes, not their mean"},
         {.name = "label-smoothing", .kind = OPTION_REAL, .value = &o->label_smoothing, .argument = "X",
          .maximum = 0.99, .alias = "smoothing",
-         .uses = USE_LEARN,
-         .help = "part of each label that is spread over all classes; of several labels, 0 unless given"},
+         .uses = USE_LEARN, .marks = OPTION_VARIES,
+         .help = "part of each label that is spread over all classes; unless given 0.1, of several labels "
+                 "and masks 0"},
         {.name = "class-weights", .kind = OPTION_TEXT, .value = &o->class_weights, .argument = "HOW",
          .alias = "class-weight",
          .uses = USE_LEARN,
