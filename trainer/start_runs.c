@@ -481,6 +481,19 @@ static FshStatus run_sweep(Runs *runs, TrainOptions *options, bool *child_ret, b
     return status;
 }
 
+/* Plans the runs, and lists them if they can begin: for --dry-run. */
+static FshStatus foresee_sweep(Runs *runs, FshError *error)
+{
+    FshStatus status = launcher_open(&runs->launcher, error);
+    if (status)
+        return status;
+    status = plan_runs(runs, error);
+    launcher_close(&runs->launcher);
+    if (!status)
+        list_runs(runs->sweep);
+    return status;
+}
+
 FshStatus start_runs(TrainOptions *options, const RankPlace *place, Sweep *sweep, bool *child_ret,
                      bool *partial_ret, FshError *error)
 {
@@ -491,12 +504,10 @@ FshStatus start_runs(TrainOptions *options, const RankPlace *place, Sweep *sweep
         status = sweep_open(sweep, options, error);
     if (!status)
         status = sweep_look(sweep, options, error);
+    if (!status)
+        status = choose_slots(&runs, options, error);
     if (status)
         return status;
-    if (options->program.dry_run) {
-        list_runs(sweep);
-        return FSH_OK;
-    }
-    status = choose_slots(&runs, options, error);
-    return status ? status : run_sweep(&runs, options, child_ret, partial_ret, error);
+    return options->program.dry_run ? foresee_sweep(&runs, error)
+                                    : run_sweep(&runs, options, child_ret, partial_ret, error);
 }

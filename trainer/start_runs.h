@@ -18,9 +18,10 @@
  * OUTPUT/compare.html. Every combination of values is planned first, so that one that cannot be trained is
  * told before any is. In each process that was started *child_ret is set to true, and *options to those of
  * its run, which it then is to do; their texts belong to *sweep, which the caller closes, here and there. In
- * the parent *child_ret is false, and *partial_ret is set to whether a run has failed. With --dry-run it says
- * which runs there are. FSH_ERR_USAGE, FSH_ERR_MISMATCH: see sweep.h; fails as plan_make. FSH_ERR_EXISTS:
- * another sweep is at work there. FSH_ERR_INTERRUPTED. FSH_ERR_SYSTEM: a process cannot be started. */
+ * the parent *child_ret is false, and *partial_ret is set to whether a run has failed. With --dry-run it
+ * says which runs there are, once they are planned. FSH_ERR_USAGE, FSH_ERR_MISMATCH: see sweep.h; fails as
+ * plan_make. FSH_ERR_EXISTS: another sweep is at work there. FSH_ERR_INTERRUPTED. FSH_ERR_SYSTEM: a process
+ * cannot be started. */
 FshStatus start_runs(TrainOptions *options, const RankPlace *place, Sweep *sweep, bool *child_ret,
                      bool *partial_ret, FshError *error);
 

@@ -232,12 +232,15 @@ TEST_IN_FOLDER(test_wrong_sweeps_are_refused_before_anything_runs, folder)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *const *words = cases[i].arguments;
-        const char *const arguments[] = {"--epochs", "2",      shards,   out,      words[0],
-                                         words[1],   words[2], words[3], words[4], NULL};
-        RunResult result = expect_train(cases[i].exit_status, NULL, arguments);
-        assert_contains(result.err, cases[i].message);
-        run_result_free(&result);
-        assert_false(file_exists(out));
+        const char *const arguments[] = {"--dry-run", "--epochs", "2",      shards,   out, words[0],
+                                         words[1],    words[2],   words[3], words[4], NULL};
+        for (int trains = 0; trains < 2; trains++) { /* a dry run refuses what a run does */
+            RunResult result = expect_train(cases[i].exit_status, NULL, arguments + trains);
+            assert_contains(result.err, cases[i].message);
+            assert_string_equal(result.out, "");
+            run_result_free(&result);
+            assert_false(file_exists(out));
+        }
     }
     SAYS(2, "OUTPUT is missing", "--sweep", "lr=0.1", shards);
     TRAINED(TINY, shards, out);
