@@ -5,7 +5,7 @@
 #ifndef FSHARD_TRAINER_ELASTIC_H
 #define FSHARD_TRAINER_ELASTIC_H
 
-#include "trainer/loop/run_resume.h"
+#include "trainer/session/run_resume.h"
 
 /* Returns the most ranks, at most `usable` (> 0), that can share each update of a run of that shape alike;
  * `usable` for a shape that is not known (batch 0). */

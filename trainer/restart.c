@@ -7,7 +7,7 @@
 
 #include "common/file.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/loop/run_resume.h"
+#include "trainer/session/run_resume.h"
 #include "trainer/loop/run_output.h"
 #include "trainer/report/run_record.h"
 

@@ -263,6 +263,23 @@ TEST_IN_FOLDER(test_a_run_goes_on_in_its_folder_by_whatever_path, folder)
     assert_true(test_file_size(last) > 1000);
 }
 
+TEST_IN_FOLDER(test_a_dry_run_reads_what_a_run_would_go_on_from, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *checkpoint = test_path(folder, "out/checkpoint.safetensors");
+#define FORESEEN "--dry-run", "--model", "conv8", "--epochs", "2"
+    SAYS(0, "training: 2 epochs", FORESEEN, "--resume", "auto", shards, out);
+    SAYS(0, "training: 2 epochs", FORESEEN, "--resume", "auto", shards); /* no OUTPUT */
+    SAYS(1, "out/checkpoint.safetensors: ", FORESEEN, "--resume", checkpoint, shards);
+    TRAINED("--model", "conv8", "--epochs", "2", "--batch-size", "8", shards, out);
+    SAYS(0, "out/checkpoint.safetensors: the run ended after 2 epochs", FORESEEN, "--batch-size", "8",
+         "--resume", "auto", shards, out);
+    SAYS(1, "each update of the run took 8 images", FORESEEN, "--batch-size", "10", "--resume", out, shards);
+    test_file_flip_byte(checkpoint, 9);
+    SAYS(1, "out/checkpoint.safetensors: ", FORESEEN, "--batch-size", "8", "--resume", "auto", shards, out);
+#undef FORESEEN
+}
+
 TEST_IN_FOLDER(test_other_options_are_listed, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
@@ -274,6 +291,8 @@ TEST_IN_FOLDER(test_other_options_are_listed, folder)
     assert_contains(result.err, "--lr 0.25 (was 0, the default)");
     assert_contains(result.err, "--mixup-alpha 0.5 (was 0, the default)");
     assert_contains_not(result.err, "--seed");
+    SAYS(1, "out/checkpoint.safetensors: the run had other options: --epochs 3 (was 2)", "--dry-run",
+         "--model", "conv8", "--epochs", "3", "--resume", "auto", shards, out);
     const char *last = test_path(folder, "out/last.safetensors"), *way = strstr(result.err, "--weights ");
     assert_non_null(way); /* the way on that it names is one */
     assert_memory_equal(way + strlen("--weights "), last, strlen(last));

@@ -16,7 +16,7 @@
 #include "trainer/backend/pixels.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/deciding_options.h"
-#include "trainer/loop/run_resume.h"
+#include "trainer/session/run_resume.h"
 #include "trainer/checkpoint/weights.h"
 
 static const char *file_name(RunFile file)

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
-#include "trainer/loop/run_resume.h"
+#include "trainer/session/run_resume.h"
 #include "trainer/report/run_record.h"
 
 bool run_output_goes_on(const TrainOptions *options, const char *checkpoint)

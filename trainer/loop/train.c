@@ -455,10 +455,8 @@ static FshStatus open_session(Training *training, const TrainOptions *options, c
                               FshError *error)
 {
     TrainOptions own = *options;
-    if (checkpoint[0]) {
-        own.weights = NULL; /* those of the checkpoint take their place */
-        run_resume_keep_batch(checkpoint, &own);
-    }
+    if (checkpoint[0])
+        run_resume_take(checkpoint, &own);
     return session_open(&training->session, &own, SESSION_TRAIN, error);
 }
 
@@ -484,28 +482,11 @@ static FshStatus open_state(Training *training, const TrainOptions *options, con
 static void tell_plan(Training *training, const TrainOptions *options, const char *checkpoint)
 {
     Session *session = &training->session;
-    const RunState *state = &training->state;
-    const TrainPlan *plan = &session->plan;
-    const bool counts = plan_counts_iterations(plan);
-    char difference[400];
     session_describe(session);
-    if (state->finished)
-        console_line(&session->console,
-                     "%s: the run ended after %" PRIu64
-                     " %s; nothing is left to do; --force without --resume begins anew",
-                     checkpoint, counts ? plan_iterations(plan, state->steps_done) : state->epoch,
-                     counts ? "iterations" : "epochs");
-    else if (checkpoint[0] && counts)
-        console_line(&session->console, "goes on from %s: iteration %" PRIu64, checkpoint,
-                     plan_iterations(plan, state->steps_done));
-    else if (checkpoint[0])
-        console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
-                     state->epoch, state->step);
+    if (checkpoint[0])
+        run_resume_tell(session, checkpoint, &training->state, &training->before);
     else
         session_describe_begin(session);
-    run_resume_difference(session, &training->before, difference, sizeof difference);
-    if (difference[0] && !state->finished)
-        console_line(&session->console, "%s", difference);
     if (options->program.verbose && training_writes(training)) {
         describe_network(session, true, stderr);
         describe_plans(session, stderr);

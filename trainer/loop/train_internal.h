@@ -7,7 +7,7 @@
 #include "common/folder_lock.h"
 #include "trainer/loop/run_files.h"
 #include "trainer/loop/run_report.h"
-#include "trainer/loop/run_resume.h"
+#include "trainer/session/run_resume.h"
 #include "trainer/session/session_feed.h"
 
 /* A step that is under way: what is needed of it when its loss arrives. Written when the step begins. */

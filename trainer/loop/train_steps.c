@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "common/progress.h"
-#include "trainer/loop/run_resume.h"
+#include "trainer/session/run_resume.h"
 #include "trainer/session/ranks_weights.h"
 #include "trainer/report/verdict.h"
 

@@ -1,6 +1,7 @@
 #include "trainer/session/describe.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "trainer/graph/muon.h"
 #include "trainer/session/expect.h"
 #include "trainer/session/memory_table.h"
+#include "trainer/session/run_resume.h"
 #include "trainer/session/run_space.h"
 #include "trainer/report/run_record.h"
 
@@ -399,20 +401,32 @@ static void print_steps(const Session *session, const TrainOptions *options)
                      plan->world_size);
 }
 
-/* Tells what a run that begins by these options would meet. */
-static void describe_begin(Session *session, const TrainOptions *options)
+/* Tells what was decided, and what a run by these options would meet: that goes on from the checkpoint,
+ * which is read as that run would read it, or that begins ("" for checkpoint). */
+static FshStatus describe_begin(Session *session, const TrainOptions *options, const char *checkpoint,
+                                FshError *error)
 {
     FshError refusal = {0}; /* a run that writes nothing only warns */
-    if (!options->checkpoint.resume)
+    RunState state = {0};
+    RunShape before;
+    FshStatus status =
+        checkpoint[0] ? run_resume(checkpoint, session, options, &state, &before, error) : FSH_OK;
+    if (status)
+        return status;
+    session_describe(session);
+    if (checkpoint[0])
+        run_resume_tell(session, checkpoint, &state, &before);
+    else
         session_describe_begin(session);
     if (options->output && !options->checkpoint.resume &&
         record_check_folder(options->output, options->force, &refusal) != FSH_OK)
         console_warning(&session->console, "%s", refusal.message);
+    return FSH_OK;
 }
 
 /* Describes a CUDA run on a machine without a GPU, for instance the login host of a cluster; the build must
  * know CUDA. why: the error of session_open. */
-static FshStatus describe_without_device(const TrainOptions *options, FshError *why)
+static FshStatus describe_without_device(const TrainOptions *options, const char *checkpoint, FshError *why)
 {
     Session session;
     unsigned fusions = 0;
@@ -426,12 +440,12 @@ static FshStatus describe_without_device(const TrainOptions *options, FshError *
     status = plan_fusions(&session.plan, options, fusions, why);
     if (!status)
         status = network_foresee(&session.network, &session.plan, why);
+    if (!status)
+        status = describe_begin(&session, options, checkpoint, why);
     if (!status) {
-        session_describe(&session);
         console_warning(&session.console, "%s", without.message);
         console_warning(&session.console, "foreseen without a GPU: scratch memory of its libraries, images "
                                           "that lie there, and the time of a step are not known");
-        describe_begin(&session, options);
     }
     if (!status && options->program.json) {
         status = describe_print_json(run_json(options, &session, NULL), why);
@@ -475,18 +489,27 @@ static void describe_refused(const Session *session, const TrainOptions *options
     (void)fflush(stdout);
 }
 
-FshStatus describe_run(const TrainOptions *options, FshError *error)
+FshStatus describe_run(const TrainOptions *given, FshError *error)
 {
     Session session;
+    TrainOptions own = *given;
+    const TrainOptions *options = &own;
+    char checkpoint[PATH_MAX];
     interrupt_take_at_once(); /* there is nothing to save */
-    FshStatus status = session_open(&session, options, SESSION_TRAIN, error);
-    if (lacks_device(options, status))
-        return describe_without_device(options, error);
+    FshStatus status = run_resume_find(options, checkpoint, sizeof checkpoint, error);
     if (status)
         return status;
-    session_describe(&session);
-    describe_begin(&session, options);
+    if (checkpoint[0])
+        run_resume_take(checkpoint, &own);
+    status = session_open(&session, options, SESSION_TRAIN, error);
+    if (lacks_device(options, status))
+        return describe_without_device(options, checkpoint, error);
+    if (status)
+        return status;
     ExpectedTime expected;
+    status = describe_begin(&session, options, checkpoint, error);
+    if (status)
+        goto done;
     if (session.refusal.status) {
         status = session.refusal.status;
         *error = session.refusal;
@@ -518,6 +541,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
                      progress_format_duration(training, sizeof training, expected.training_seconds),
                      progress_format_duration(evaluation, sizeof evaluation, expected.evaluation_seconds));
     }
+done:
     session_close(&session);
     return status;
 }

@@ -18,8 +18,9 @@ void describe_plans(const Session *session, FILE *stream);
 
 /* Prints what train_run would do on stdout, for --dry-run; writes no files. With --device cuda on a machine
  * without a GPU it prints what can be foreseen, if the build knows CUDA. Of several ranks the first describes
- * the run of all, which it does not meet. */
-FshStatus describe_run(const TrainOptions *options, FshError *error);
+ * the run of all, which it does not meet. Fails as train_run would before its first step, but for what it
+ * would find in OUTPUT. */
+FshStatus describe_run(const TrainOptions *given, FshError *error);
 
 /* Prints a line for each network on stdout, for --list-models: its cost for the dataset options->shards, or
  * for the images that the model was made for. */

@@ -1,4 +1,4 @@
-#include "trainer/loop/run_resume.h"
+#include "trainer/session/run_resume.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -19,6 +19,8 @@ FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buff
     if (!options->checkpoint.resume)
         return FSH_OK;
     if (strcmp(options->checkpoint.resume, "auto") == 0) {
+        if (!options->output)
+            return FSH_OK;
         FshStatus status = file_join(buffer, buffer_bytes, options->output, record_checkpoint_name, error);
         if (!status && !file_exists(buffer))
             buffer[0] = '\0';
@@ -82,9 +84,10 @@ RunShape run_shape_noted(const json_t *notes)
                       .steps = count_of(notes, "steps", INT64_MAX, 0)};
 }
 
-void run_resume_keep_batch(const char *path, TrainOptions *options)
+void run_resume_take(const char *path, TrainOptions *options)
 {
     json_t *notes = NULL;
+    options->weights = NULL;
     if (checkpoint_notes(path, &notes, NULL))
         return;
     const RunShape was = run_shape_noted(notes);
@@ -207,7 +210,8 @@ static void step_to_update(RunState *state, const TrainPlan *plan, const RunShap
     state->steps_done = steps_at(state, now, steps_of_shape(plan, now));
 }
 
-void run_resume_difference(const Session *session, const RunShape *before, char *text, size_t text_bytes)
+/* Writes the line that tells what differs from before: "" if nothing does. */
+static void write_difference(const Session *session, const RunShape *before, char *text, size_t text_bytes)
 {
     const RunShape now = run_shape(session);
     text[0] = '\0';
@@ -228,6 +232,30 @@ void run_resume_difference(const Session *session, const RunShape *before, char 
                        "; but batch norm sees %s batches from here on, of %" PRIu64
                        " images instead of %" PRIu64,
                        sees > saw ? "larger" : "smaller", sees, saw);
+}
+
+void run_resume_tell(Session *session, const char *path, const RunState *state, const RunShape *before)
+{
+    const TrainPlan *plan = &session->plan;
+    const bool counts = plan_counts_iterations(plan);
+    char difference[400];
+    write_difference(session, before, difference, sizeof difference);
+    if (state->finished) {
+        console_line(&session->console,
+                     "%s: the run ended after %" PRIu64
+                     " %s; nothing is left to do; --force without --resume begins anew",
+                     path, counts ? plan_iterations(plan, state->steps_done) : state->epoch,
+                     counts ? "iterations" : "epochs");
+        return;
+    }
+    if (counts)
+        console_line(&session->console, "goes on from %s: iteration %" PRIu64, path,
+                     plan_iterations(plan, state->steps_done));
+    else
+        console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, path,
+                     state->epoch, state->step);
+    if (difference[0])
+        console_line(&session->console, "%s", difference);
 }
 
 /* ---- the same run ---- */
@@ -403,7 +431,7 @@ FshStatus run_resume(const char *path, Session *session, const TrainOptions *opt
         status = run_state_read(state, path, json_object_get(notes, "run"), error);
     if (!status)
         status = check_place(path, state, before_ret, &session->plan, error);
-    if (!status)
+    if (!status && session->network.state)
         status = checkpoint_load(path, session->network.state, network_graph(&session->network), &at_update,
                                  error);
     if (!status && at_update)

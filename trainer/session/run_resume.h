@@ -6,8 +6,8 @@
  * batch norm sees other batches.
  *
  * Threads: one. */
-#ifndef FSHARD_TRAINER_LOOP_RUN_RESUME_H
-#define FSHARD_TRAINER_LOOP_RUN_RESUME_H
+#ifndef FSHARD_TRAINER_SESSION_RUN_RESUME_H
+#define FSHARD_TRAINER_SESSION_RUN_RESUME_H
 
 #include "trainer/checkpoint/run_state.h"
 #include "trainer/session/session.h"
@@ -32,24 +32,27 @@ uint64_t run_shape_images(const RunShape *shape);
 RunShape run_shape_noted(const json_t *notes);
 
 /* Writes the path of the checkpoint that --resume means to buffer, or "" to begin anew ("auto" and no
- * checkpoint). FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too long. */
+ * checkpoint, or no OUTPUT, as --dry-run may have none). FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too
+ * long. */
 FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error);
-/* Sets run_batch and run_ranks of options to those of the run that has left the checkpoint. Leaves them where
- * it cannot be read: run_resume says why. */
-void run_resume_keep_batch(const char *path, TrainOptions *options);
+/* Makes the options those of a session that goes on from the checkpoint: without --weights, whose place its
+ * own take, and with run_batch and run_ranks of the run that has left it. Leaves these where it cannot be
+ * read: run_resume says why. */
+void run_resume_take(const char *path, TrainOptions *options);
 /* Returns whether the checkpoint lies in this folder, by whatever path: its run then goes on there, and
  * nothing in the folder may be replaced. */
 bool run_resume_lies_in(const char *checkpoint, const char *folder);
 
 /* Reads `state` and the session's State from the checkpoint at path, and sets *before_ret to the shape
  * that the run had. Where the steps of an update are others, state counts the new ones; one that was begun
- * is begun anew, and the images that it had taken count twice in the epoch's mean loss. FSH_ERR_MISMATCH:
- * it is from a run with other options or another number of images in an update (the message says what
- * would fit), another dataset, network or optimizer. */
+ * is begun anew, and the images that it had taken count twice in the epoch's mean loss. A session whose
+ * network is only foreseen (--dry-run) has no State, and gets none. FSH_ERR_MISMATCH: it is from a run with
+ * other options or another number of images in an update (the message says what would fit), another dataset,
+ * network or optimizer. */
 FshStatus run_resume(const char *path, Session *session, const TrainOptions *options, RunState *state,
                      RunShape *before_ret, FshError *error);
 
-/* Writes the line that tells what differs from before: "" if nothing does. */
-void run_resume_difference(const Session *session, const RunShape *before, char *text, size_t text_bytes);
+/* Prints where the run goes on, or that it has ended, and what differs from before. */
+void run_resume_tell(Session *session, const char *path, const RunState *state, const RunShape *before);
 
 #endif
