@@ -247,6 +247,11 @@ TEST(test_what_does_not_fit_is_refused)
     model_value(&spec.options, "middle-blocks")->text = NULL;
     model_value(&spec.options, "width")->integer = 8; /* the last rows of the table have it */
     assert_refused("resnet9", &spec, FSH_ERR_USAGE, "--width: resnet9 has none; unet to nafnet have it");
+    model_value(&spec.options, "depth")->integer = 20;
+    assert_refused("resnet9", &spec, FSH_ERR_USAGE,
+                   "--depth: resnet9 has none; pyramidnet has it; --width: resnet9 has none; unet to nafnet "
+                   "have it");
+    model_value(&spec.options, "depth")->integer = 0;
     model_value(&spec.options, "width")->integer = 0;
     static const char *const bad[] = {"", "1,", "1;2", "-1", "1,2,3,4,5,6,7,8,9", "1,257", "x", " 1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -178,6 +178,20 @@ TEST(test_options_that_would_do_nothing_are_refused)
     }
 }
 
+TEST(test_all_options_that_would_do_nothing_are_told_at_once)
+{
+    static const char *const names[] = {"lr-step-size", "opt-betas", "mixup-prob", "lr-gamma", "mixup-mode"};
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        give(&made, names[i]);
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_string_equal(
+        made.error.message,
+        "--lr-step-size, --lr-gamma: do nothing here; they are for --lr-scheduler step; --opt-betas: does "
+        "nothing here; it is for --opt other than sgd, sgdw and lars, and --muon-rest other than sgd; "
+        "--mixup-prob, --mixup-mode: do nothing here; they are for --mixup-alpha or --cutmix-alpha");
+}
+
 TEST(test_options_of_evaluation_without_a_split_for_it_are_refused)
 {
     static const struct {

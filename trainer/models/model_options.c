@@ -96,15 +96,20 @@ static size_t list_owners(const ModelOption *option, char *buffer, size_t buffer
 FshStatus model_check_options(const Model *model, const ModelValues *values, FshError *error)
 {
     const ModelOption *option = NULL;
+    FshStatus status = FSH_OK;
     for (size_t i = 0; (option = model_option(i)); i++) {
-        char owners[512];
+        char owners[512], text[700];
         if (!is_chosen(option, &values->at[i]) || model_has_option(model, option))
             continue;
         const size_t count = list_owners(option, owners, sizeof owners);
-        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s has none; %s %s it", option->row.name,
-                             model->name, owners, count == 1 ? "has" : "have");
+        (void)snprintf(text, sizeof text, "--%s: %s has none; %s %s it", option->row.name, model->name,
+                       owners, count == 1 ? "has" : "have");
+        if (status)
+            fsh_error_advise(error, "%s", text);
+        else
+            status = fsh_error_set(error, FSH_ERR_USAGE, "%s", text);
     }
-    return FSH_OK;
+    return status;
 }
 
 /* ---- in files of weights ---- */

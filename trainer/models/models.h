@@ -118,8 +118,8 @@ bool model_has_option(const Model *model, const ModelOption *option);
 int64_t model_integer(const ModelSpec *spec, const ModelOption *option, int64_t fallback);
 double model_real(const ModelSpec *spec, const ModelOption *option, double fallback);
 const char *model_text(const ModelSpec *spec, const ModelOption *option, const char *fallback);
-/* Refuses a value for an option that the network lacks; the message names networks that have it.
- * FSH_ERR_USAGE. */
+/* Refuses values for options that the network lacks; the message names all of them, and networks that have
+ * them. FSH_ERR_USAGE. */
 FshStatus model_check_options(const Model *model, const ModelValues *values, FshError *error);
 /* Returns whether some option changes the shapes of the network's weights. */
 bool model_has_shapes(const Model *model);

@@ -480,6 +480,8 @@ static const struct Rule {
     {AT(image.progressive_epochs), progresses, "--progressive"},
 };
 
+enum { RULES = sizeof rules / sizeof *rules };
+
 /* Adds the name of an option that the recipe gives in vain: with --opt sgd, the betas of its own. What does
  * not fit is left out. */
 static void note_idle(TrainPlan *plan, const char *name)
@@ -498,6 +500,46 @@ static void note_foreign(TrainPlan *plan, const TrainOptions *options)
             note_idle(plan, option->row.name);
 }
 
+/* Returns whether the rule's option was given and does nothing here, by this rule first. */
+static bool is_idle(const Facts *facts, size_t rule, bool trains)
+{
+    const void *option = (const char *)facts->options + rules[rule].option;
+    const bool counts = trains ? train_given(facts->options, option) : train_typed(facts->options, option);
+    for (size_t i = 0; i < rule && counts; i++)
+        if (rules[i].option == rules[rule].option && !rules[i].useful(facts))
+            return false;
+    return counts && !rules[rule].useful(facts);
+}
+
+/* Refuses the options of all rules that are idle: those that are for the same in one sentence. */
+static FshStatus refuse_idle(const TrainOptions *options, bool idle[RULES], FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < RULES; i++) {
+        char names[512] = "", text[800];
+        size_t length = 0, count = 0;
+        for (size_t k = i; k < RULES && idle[i]; k++) {
+            if (!idle[k] || strcmp(rules[k].when, rules[i].when) != 0)
+                continue;
+            if (length < sizeof names)
+                length +=
+                    (size_t)snprintf(names + length, sizeof names - length, "%s--%s", count ? ", " : "",
+                                     train_option_name(options, (const char *)options + rules[k].option));
+            idle[k] = k == i; /* of the others this tells */
+            count++;
+        }
+        if (!count)
+            continue;
+        (void)snprintf(text, sizeof text, "%s: %s for %s", names,
+                       count > 1 ? "do nothing here; they are" : "does nothing here; it is", rules[i].when);
+        if (status)
+            fsh_error_advise(error, "%s", text);
+        else
+            status = fsh_error_set(error, FSH_ERR_USAGE, "%s", text);
+    }
+    return status;
+}
+
 FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const Facts facts = {plan, options};
@@ -509,16 +551,14 @@ FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *err
                              "--profile: %lld is more than the %llu steps of all epochs",
                              (long long)options->report.profile, (unsigned long long)steps);
     note_foreign(plan, options);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+    bool idle[RULES];
+    for (size_t i = 0; i < RULES; i++) {
         const void *option = (const char *)options + rules[i].option;
-        const bool counts = trains ? train_given(options, option) : train_typed(options, option);
-        if (!counts || rules[i].useful(&facts))
-            continue;
-        if (recipe_gives(options, option))
+        const bool of_recipe = recipe_gives(options, option);
+        idle[i] = is_idle(&facts, i, trains);
+        if (idle[i] && of_recipe)
             note_idle(plan, train_option_name(options, option));
-        else
-            return fsh_error_set(error, FSH_ERR_USAGE, "--%s: does nothing here; it is for %s",
-                                 train_option_name(options, option), rules[i].when);
+        idle[i] = idle[i] && !of_recipe;
     }
-    return FSH_OK;
+    return refuse_idle(options, idle, error);
 }

@@ -3,7 +3,7 @@
  *
  * The plan chooses what the user left open, and plan_describe prints it: image size, batch, optimizer,
  * learning rate, augmentation, loader threads. No later code reads the options again. An option that would do
- * nothing is refused, so that its user does not count on it.
+ * nothing is refused, so that its user does not count on it, and all such options at once.
  *
  * Files: train_plan.c (network, batches, the whole), plan_device.c (backend, precision), plan_images.c
  * (sizes, augmentation), plan_length.c (epochs or iterations), plan_training.c (loss, optimizer, schedule),
