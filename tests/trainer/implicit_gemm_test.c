@@ -217,9 +217,9 @@ static void try_all(Kind kind)
     }
 }
 
-/* Pixels alone: blocks that share pixels (an even number of parts of 128 channels) and that share weights,
- * one block of images, an odd and an even number of them, the last one full and not; all paddings, pixels of
- * one tap alone, as many pixels as there may be. */
+/* By pixels: blocks that share pixels (an even number of parts of the channels), that share weights, and that
+ * are alone; one block of images, an odd and an even number of them, the last one full and not, one that has
+ * none; all paddings, pixels of one tap alone, as many pixels as there may be. */
 static void try_pixels(Kind kind)
 {
     static const Shape by_pixels[] = {
@@ -227,7 +227,8 @@ static void try_pixels(Kind kind)
         {300, 12, 12, 128, 256, 0}, {700, 7, 3, 128, 128, 1},   {255, 6, 5, 384, 128, 2},
         {1, 1, 1, 128, 384, 2},     {513, 16, 16, 128, 128, 1}, {40, 3, 4, 128, 384, 0},
         {768, 8, 8, 241, 246, 1},   {300, 16, 16, 151, 156, 1}, {520, 8, 8, 111, 70, 1},
-        {260, 9, 5, 8, 24, 0},      {3, 8, 8, 286, 201, 1},
+        {260, 9, 5, 8, 24, 0},      {3, 8, 8, 286, 201, 1},     {300, 12, 12, 64, 128, 1},
+        {520, 3, 3, 8, 8, 1},       {40, 8, 8, 40, 8, 1},       {513, 5, 5, 64, 96, 1},
     };
     if (!is_there())
         skip();
@@ -259,6 +260,7 @@ TEST(test_weight_gradients_by_pixels_are_the_sums)
     static const Shape of_weights[] = {
         {512, 10, 10, 256, 256, 1}, {300, 5, 5, 512, 512, 1}, {100, 7, 3, 256, 256, 0},
         {65, 12, 12, 256, 512, 0},  {160, 2, 3, 256, 256, 2}, {128, 6, 6, 768, 256, 1},
+        {64, 12, 12, 256, 1792, 0}, /* a cluster has 96 of the 100 steps of a tile */
     };
     if (!is_there())
         skip();
@@ -301,6 +303,28 @@ TEST(test_what_does_not_fit_is_refused)
     assert_false(kernel_implicit_gemm_fits(&x, &weight, &x));
 }
 
+/* Returns whether the weight gradient by pixels takes a shape. */
+static bool fits_weight(const Shape *s)
+{
+    const int64_t more = 2 * s->padding - 2, height = s->height + more, width = s->width + more;
+    const DeviceTensor x = {.element = ELEMENT_F16,
+                            .rank = 4,
+                            .shape = {s->samples, s->height, s->width, s->in},
+                            .pitch = s->in,
+                            .rows = s->samples * s->height * s->width},
+                       dy = {.element = ELEMENT_F16,
+                             .rank = 4,
+                             .shape = {s->samples, height, width, s->out},
+                             .pitch = s->out,
+                             .rows = s->samples * height * width},
+                       dweight = {.element = ELEMENT_F16,
+                                  .rank = 4,
+                                  .shape = {s->out, SIDE, SIDE, s->in},
+                                  .pitch = s->in,
+                                  .rows = s->out * SIDE * SIDE};
+    return kernel_pixel_gemm_weight_fits(&dy, &x, &dweight);
+}
+
 TEST(test_what_does_not_fit_pixels_is_refused)
 {
     if (!is_there())
@@ -315,4 +339,9 @@ TEST(test_what_does_not_fit_pixels_is_refused)
     assert_true(kernel_pixel_gemm_backward_fits(&y, &weight, &x));
     assert_false(kernel_pixel_gemm_backward_fits(&x, &weight, &y));
     assert_int_equal(kernel_pixel_gemm_backward_data(&x, &weight, &y, NULL), cudaErrorNotSupported);
+    assert_true(fits_weight(&(Shape){64, 12, 12, 256, 1792, 0}));
+    assert_false(fits_weight(&(Shape){64, 12, 12, 256, 2048, 0})); /* three tiles of a cluster */
+    assert_false(fits_weight(&(Shape){64, 12, 12, 128, 256, 0}));
+    assert_false(fits_weight(&(Shape){1000, 1, 1, 256, 256, 1})); /* taps without pixels */
+    assert_false(fits_weight(&(Shape){40, 3, 3, 256, 256, 0}));   /* fewer steps than clusters */
 }

@@ -148,8 +148,8 @@ static FshStatus open_plans(CudaBackend *cuda, const BackendOptions *options,
     return status;
 }
 
-/* Makes the two streams and the handles of cuDNN that launch on them. What lies beside waits for nothing but
- * free multiprocessors: where blocks of both streams could begin, those of the main one do. */
+/* Makes the two streams and the handles of cuDNN that launch on them. Nothing but the update waits for what
+ * lies beside: where blocks of both could begin, those of the main stream do. */
 static FshStatus open_streams(CudaBackend *cuda, FshError *error)
 {
     int least = 0, greatest = 0;

@@ -23,9 +23,10 @@ typedef struct CudaBackend {
     Backend base;
     bool benchmark, deterministic, tf32; /* BackendOptions */
     char *plan_cache;                    /* owned; NULL: plans are not kept */
-    cudaStream_t stream;                 /* all work of all programs, in order, but for: */
-    cudaStream_t beside;                 /* what a recorded step does meanwhile, of the least priority */
-    CudnnDevice cudnn;                   /* launches on stream */
+    /* All work of all programs, in order, but for what a recorded step does meanwhile. The former has the
+     * greatest priority, the latter and all other streams the least. */
+    cudaStream_t stream, beside;
+    CudnnDevice cudnn; /* launches on stream */
     cudnnHandle_t cudnn_beside;
     CudnnCache *plans; /* owned; all of cuDNN's */
     cublasLtHandle_t cublas_lt;

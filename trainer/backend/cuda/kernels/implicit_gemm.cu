@@ -342,7 +342,6 @@ cudaError_t launch(const Tensors &tensors, const Plan &plan, int *streams, cudaS
     const DeviceTensor *from = tensors.from, *weight = tensors.weight, *to = tensors.to;
     const int64_t room = shared_bytes_most(reinterpret_cast<const void *>(kernel));
     const Cover &cover = plan.tiles.cover;
-    const cuuint64_t filter = (cuuint64_t)weight->pitch * sizeof(T);
     Job<T> job = {};
     job.to = data_of<T>(to);
     job.moments = tensors.moments;
@@ -375,9 +374,7 @@ cudaError_t launch(const Tensors &tensors, const Plan &plan, int *streams, cudaS
     if (status == cudaSuccess)
         status = make_tile_map(&job.pixels, from, cover, 1);
     if (status == cudaSuccess)
-        status = make_map<3>(&job.weights, weight->element, weight->data,
-                             {(cuuint64_t)weight->pitch, (cuuint64_t)weight->rows / taps, taps},
-                             {filter * taps, filter}, {chunk, (cuuint32_t)(W::box_rows / job.peers), 1});
+        status = make_weight_map(&job.weights, weight, W::box_rows / job.peers);
     if (status != cudaSuccess)
         return status;
     *streams = streams_of(plan, job.peers);

@@ -1,6 +1,6 @@
-/* implicit_gemm.cuh - shared by implicit_gemm.cu and implicit_gemm_weight.cu: how images are cut into tiles,
- * how tiles lie in shared memory, and how the copy engine brings them there. Step by step:
- * implicit_gemm.cu. */
+/* implicit_gemm.cuh - shared by implicit_gemm.cu and implicit_gemm_weight.cu, and in part by pixel_gemm.cu
+ * and pixel_gemm_weight.cu: how images are cut into tiles, how tiles lie in shared memory, and how the copy
+ * engine brings them there. Step by step: implicit_gemm.cu. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_CUH
 
@@ -111,16 +111,23 @@ template <int Groups> __device__ void computers_meet()
     asm volatile("bar.sync 1, %0;" ::"n"(Groups * group_threads) : "memory");
 }
 
-/* Describes an image to the copy engine, in boxes of 64 channels of a tile. */
-inline cudaError_t make_tile_map(CUtensorMap *map, const DeviceTensor *image, const Cover &cover, int border)
+/* Describes an image to the copy engine, in boxes of 64 channels of so many pixels. */
+inline cudaError_t make_image_map(CUtensorMap *map, const DeviceTensor *image, int columns, int rows,
+                                  int images)
 {
     const cuuint64_t pixel = (cuuint64_t)image->pitch * sizeof(uint16_t), width = (cuuint64_t)image->shape[2],
                      height = (cuuint64_t)image->shape[1];
     return make_map<4>(map, image->element, image->data,
                        {(cuuint64_t)image->pitch, width, height, (cuuint64_t)image->shape[0]},
                        {pixel, pixel * width, pixel * width * height},
-                       {chunk, (cuuint32_t)(side * cover.columns + 2 * border),
-                        (cuuint32_t)(side * cover.rows + 2 * border), (cuuint32_t)cover.images});
+                       {chunk, (cuuint32_t)columns, (cuuint32_t)rows, (cuuint32_t)images});
+}
+
+/* The same, in boxes of a tile. */
+inline cudaError_t make_tile_map(CUtensorMap *map, const DeviceTensor *image, const Cover &cover, int border)
+{
+    return make_image_map(map, image, side * cover.columns + 2 * border, side * cover.rows + 2 * border,
+                          cover.images);
 }
 
 /* Calls launch with the number of columns as a constant: of the multiples of 16 up to Most, the least that

@@ -1,6 +1,7 @@
-/* implicit_gemm_block.cuh - shared by implicit_gemm.cu and pixel_gemm.cu, whose blocks are two warp groups
- * that compute, with rows of 64 in a left operand, and one that has things copied: how weights lie in shared
- * memory, how the sums of 64 rows are written, and the moments of what is written. */
+/* implicit_gemm_block.cuh - shared by implicit_gemm.cu, pixel_gemm.cu and pixel_gemm_weight.cu, whose blocks
+ * are two warp groups that compute, with rows of 64 in a left operand, and one that has things copied: how
+ * weights lie in shared memory, who gives slots back, how the sums of 64 rows are written, and the moments of
+ * what is written. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_BLOCK_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_IMPLICIT_GEMM_BLOCK_CUH
 
@@ -41,6 +42,25 @@ struct Turn {
         }
     }
 };
+
+/* Gives back a slot, to all blocks that fill it, when its products are computed; NULL: none. */
+__device__ inline void give_back(CopyBarrier *empty, int peers)
+{
+    if (!empty || (int)threadIdx.x % 32 != 0)
+        return;
+    barrier_arrive(empty);
+    if (peers > 1)
+        barrier_arrive_at(cluster_rank() ^ 1, empty);
+}
+
+/* Describes weights [channels, 3, 3, channels] to the copy engine, in boxes of so many rows of a tap. */
+inline cudaError_t make_weight_map(CUtensorMap *map, const DeviceTensor *weight, int box_rows)
+{
+    const cuuint64_t filter = (cuuint64_t)weight->pitch * sizeof(uint16_t);
+    return make_map<3>(map, weight->element, weight->data,
+                       {(cuuint64_t)weight->pitch, (cuuint64_t)weight->rows / taps, taps},
+                       {filter * taps, filter}, {chunk, (cuuint32_t)box_rows, 1});
+}
 
 /* ---- what is written ---- */
 

@@ -27,11 +27,13 @@ cudaError_t kernel_pixel_gemm(const DeviceTensor *x, const DeviceTensor *weight,
                               const DeviceTensor *sums, void *scratch, cudaStream_t stream);
 cudaError_t kernel_pixel_gemm_backward_data(const DeviceTensor *dy, const DeviceTensor *weight,
                                             const DeviceTensor *dx, cudaStream_t stream);
-/* Returns whether kernel_pixel_gemm_backward_weight accepts these tensors: those of the kernel of tiles, dy
- * of a multiple of 256 channels, and so is x; enough images for the layer, and not too many channels for the
- * card. Otherwise it returns cudaErrorNotSupported. */
+/* Returns whether kernel_pixel_gemm_backward_weight accepts these tensors: those of the kernel of tiles, with
+ * multiples of 256 channels on both sides, where a 66th of all steps, each of 64 images of a pixel of a tap
+ * and of 256 by 256 channels, is no more than the steps of any one tap. Otherwise it returns
+ * cudaErrorNotSupported. */
 bool kernel_pixel_gemm_weight_fits(const DeviceTensor *dy, const DeviceTensor *x,
                                    const DeviceTensor *dweight);
+/* Returns the bytes of scratch that it wants, of any tensors. */
 uint64_t kernel_pixel_gemm_weight_scratch_bytes(void);
 cudaError_t kernel_pixel_gemm_backward_weight(const DeviceTensor *dy, const DeviceTensor *x,
                                               const DeviceTensor *dweight, void *scratch,

@@ -6,10 +6,11 @@
  * channels a step; taps outside are left out. Two warp groups have half of the images each, and their sums in
  * registers; a thread of a third has the copy engine bring both operands some steps ahead. Two blocks of a
  * cluster share what they bring: the pixels, where they have two parts of the channels, else the weights, for
- * twice as many images. Without that, the cache would be the bound.
+ * twice as many images. Without that, the cache would be the bound; a block is alone where pairs would have
+ * too many tiles without images.
  *
- * Tiles have 9 taps, fewer at the edges. They are sorted by these, and blocks take them in turn, from the
- * first block to the last and back, so that all have about the same work. */
+ * Tiles have 9 taps, fewer at the edges. They are sorted by these, and clusters take them in turn, from the
+ * first cluster to the last and back, so that all have about the same work. */
 #include "trainer/backend/cuda/kernels/implicit_gemm_block.cuh"
 #include "trainer/backend/cuda/kernels/kernels_pixel_gemm.h"
 #include "trainer/backend/cuda/kernels/partial_sums.cuh"
@@ -44,7 +45,8 @@ template <typename T> struct Job {
     bool shares_pixels;  /* they do, and have a part of the channels each; else they share weights */
     int blocks_of_pixel; /* tiles of a pixel, or pairs of tiles where peers have one each */
     int tiles;           /* of all pixels, in such units */
-    unsigned char rows[pixels_most], columns[pixels_most]; /* of the pixels, those of most taps first */
+    unsigned char pixel_rows[pixels_most],
+        pixel_columns[pixels_most]; /* of the pixels, those of most taps first */
 };
 
 /* A step's operands, in shared memory: 64 channels of a pixel of each image, and their weights; what begins
@@ -85,8 +87,8 @@ template <typename T> __device__ Share share_of(const Job<T> &job)
             (int)gridDim.x / job.peers / clusters};
 }
 
-/* A tile: the first of its images, the pixel that is written, and the taps that lie inside, of which the last
- * ones are no more there. */
+/* A tile: the first of its images, the pixel that is written, and the taps that lie inside: those from first_
+ * to before last_. */
 struct Tile {
     bool exists;
     int image, row, column;
@@ -103,8 +105,8 @@ template <typename T> __device__ Tile tile_of(const Job<T> &job, const Share &sh
         return tile;
     const int pixel = at / job.blocks_of_pixel, block = at % job.blocks_of_pixel;
     tile.image = (job.shares_pixels ? block : block * job.peers + share.peer) * tile_images;
-    tile.row = job.rows[pixel];
-    tile.column = job.columns[pixel];
+    tile.row = job.pixel_rows[pixel];
+    tile.column = job.pixel_columns[pixel];
     tile.first_row = max(0, job.padding - tile.row);
     tile.last_row = min(taps_across, job.from.rows + job.padding - tile.row);
     tile.first_column = max(0, job.padding - tile.column);
@@ -169,16 +171,6 @@ __device__ void bring_all(const Job<T> &job, Ring *ring, char *slots)
     /* a block leaves when all that its peer gives back has come */
     for (int i = 0; i < job.slots && job.peers > 1; i++, turn.next(job.slots))
         barrier_wait(&ring->empty[turn.slot], turn.parity ^ 1);
-}
-
-/* Gives back a slot whose products are computed; NULL: none. */
-__device__ inline void give_back(CopyBarrier *empty, int peers)
-{
-    if (!empty || (int)threadIdx.x % 32 != 0)
-        return;
-    barrier_arrive(empty);
-    if (peers > 1)
-        barrier_arrive_at(cluster_rank() ^ 1, empty);
 }
 
 /* Where a group is in the ring. */
@@ -355,7 +347,8 @@ Plan plan_of_parts(const DeviceTensor *to, int parts, int peers)
 }
 
 /* Returns the clocks of a tap of 64 channels, as far as they tell plans apart: on the matrix units (clocks_of
- * in implicit_gemm_plan.cuh), or for what comes at 32 bytes a clock. */
+ * in implicit_gemm_plan.cuh), or for what comes at 32 bytes a clock, forward: backward brings whole boxes of
+ * 64 channels of weights. */
 double clocks_of_step(const Plan &plan)
 {
     const double pixels = tile_place_bytes / (plan.shares_pixels ? plan.peers : 1),
@@ -399,8 +392,8 @@ template <typename T> void sort_pixels(Job<T> *job)
                 if (taps_inside(row, job->padding, job->from.rows) *
                         taps_inside(column, job->padding, job->from.columns) ==
                     inside) {
-                    job->rows[count] = (unsigned char)row;
-                    job->columns[count++] = (unsigned char)column;
+                    job->pixel_rows[count] = (unsigned char)row;
+                    job->pixel_columns[count++] = (unsigned char)column;
                 }
 }
 
@@ -432,23 +425,15 @@ template <typename T> Job<T> job_of(const Tensors &tensors, const Plan &plan)
     return job;
 }
 
-/* Sets what the copy engine is to know. weight_rows: of a box of weights. */
-template <typename T> cudaError_t make_maps(const Tensors &tensors, int weight_rows, Job<T> *job)
+/* Sets what the copy engine is to know. box_rows: of a box of weights. */
+template <typename T> cudaError_t make_maps(const Tensors &tensors, int box_rows, Job<T> *job)
 {
-    const DeviceTensor *from = tensors.from, *weight = tensors.weight;
-    const cuuint64_t pixel = (cuuint64_t)from->pitch * sizeof(T), width = (cuuint64_t)from->shape[2],
-                     height = (cuuint64_t)from->shape[1], filter = (cuuint64_t)weight->pitch * sizeof(T);
-    const int images = job->shares_pixels ? tile_images / job->peers : tile_images,
-              rows = job->shares_pixels ? weight_rows : weight_rows / job->peers;
-    cudaError_t status =
-        make_map<4>(&job->pixels, from->element, from->data,
-                    {(cuuint64_t)from->pitch, width, height, (cuuint64_t)from->shape[0]},
-                    {pixel, pixel * width, pixel * width * height}, {chunk, 1, 1, (cuuint32_t)images});
-    if (status == cudaSuccess)
-        status = make_map<3>(&job->weights, weight->element, weight->data,
-                             {(cuuint64_t)weight->pitch, (cuuint64_t)weight->rows / taps, taps},
-                             {filter * taps, filter}, {chunk, (cuuint32_t)rows, 1});
-    return status;
+    const bool shares_weights = job->peers > 1 && !job->shares_pixels;
+    const cudaError_t status = make_image_map(&job->pixels, tensors.from, 1, 1,
+                                              job->shares_pixels ? tile_images / job->peers : tile_images);
+    return status == cudaSuccess ? make_weight_map(&job->weights, tensors.weight,
+                                                   shares_weights ? box_rows / job->peers : box_rows)
+                                 : status;
 }
 
 template <typename T, int Columns, bool Backward>

@@ -122,15 +122,6 @@ template <typename T> __device__ void bring_all(const Job<T> &job, Ring *ring, c
 
 /* ---- the groups that compute ---- */
 
-/* Gives back a slot whose products are computed; NULL: none. */
-__device__ inline void give_back(CopyBarrier *empty)
-{
-    if (!empty || (int)threadIdx.x % 32 != 0)
-        return;
-    barrier_arrive(empty);
-    barrier_arrive_at(cluster_rank() ^ 1, empty);
-}
-
 /* Computes the sums of so many steps. */
 template <typename T>
 __device__ void multiply(int count, Ring *ring, const char *memory, Turn *turn,
@@ -156,7 +147,7 @@ __device__ void multiply(int count, Ring *ring, const char *memory, Turn *turn,
                                       descriptor_at(of_x, k * of_sixteen), step > 0 || k > 0);
         products_end();
         products_wait<1>();
-        give_back(owed);
+        give_back(owed, peers);
         owed = &ring->empty[turn->slot];
         turn->next(slots);
     }
@@ -164,7 +155,7 @@ __device__ void multiply(int count, Ring *ring, const char *memory, Turn *turn,
 #pragma unroll
     for (int i = 0; i < squares; i++)
         products_of(sums[i]);
-    give_back(owed);
+    give_back(owed, peers);
 }
 
 template <typename T> __device__ void compute_all(const Job<T> &job, Ring *ring, const char *memory)
@@ -258,7 +249,7 @@ __global__ void __launch_bounds__(join_threads)
 
 /* ---- launches ---- */
 
-/* Returns where along an axis of dy a tap lies inside x: from first to before last. */
+/* Sets *first and *last to where along an axis of dy a tap lies inside x: from first to before last. */
 void inside_of(int tap, int padding, int64_t dy, int64_t x, int *first, int *last)
 {
     *first = max(0, padding - tap);
@@ -280,19 +271,10 @@ Plan plan_of(const DeviceTensor *dy, const DeviceTensor *x)
                   &inside->last_column);
         plan.steps[tap] = (inside->last_row - inside->first_row) *
                           (inside->last_column - inside->first_column) * plan.image_blocks;
-        plan.begins[tap + 1] = plan.begins[tap] + plan.steps[tap] * plan.row_tiles * plan.column_pairs;
+        plan.begins[tap + 1] = (int)(plan.begins[tap] + (int64_t)plan.steps[tap] * plan.row_tiles *
+                                                            plan.column_pairs); /* what fits is small */
     }
     return plan;
-}
-
-/* Describes an image to the copy engine, in boxes of 64 channels of a pixel of 64 images. */
-cudaError_t make_pixel_map(CUtensorMap *map, const DeviceTensor *image)
-{
-    const cuuint64_t pixel = (cuuint64_t)image->pitch * sizeof(uint16_t), width = (cuuint64_t)image->shape[2],
-                     height = (cuuint64_t)image->shape[1];
-    return make_map<4>(map, image->element, image->data,
-                       {(cuuint64_t)image->pitch, width, height, (cuuint64_t)image->shape[0]},
-                       {pixel, pixel * width, pixel * width * height}, {chunk, 1, 1, step_images});
 }
 
 template <typename T>
@@ -309,9 +291,9 @@ cudaError_t launch(const DeviceTensor *dy, const DeviceTensor *x, const DeviceTe
             ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes)
             : cudaErrorNotSupported;
     if (status == cudaSuccess)
-        status = make_pixel_map(&job.dy, dy);
+        status = make_image_map(&job.dy, dy, 1, 1, step_images);
     if (status == cudaSuccess)
-        status = make_pixel_map(&job.x, x);
+        status = make_image_map(&job.x, x, 1, 1, step_images);
     if (status == cudaSuccess)
         status = launch_clusters(kernel, (unsigned)(streams * peers), threads, (size_t)shared_bytes,
                                  (unsigned)peers, stream, job);
@@ -332,11 +314,14 @@ extern "C" bool kernel_pixel_gemm_weight_fits(const DeviceTensor *dy, const Devi
         x->pitch % (peers * columns) != 0)
         return false;
     const Plan plan = plan_of(dy, x);
+    int64_t all = 0;
     int least = plan.steps[0];
-    for (const int steps : plan.steps)
+    for (const int steps : plan.steps) {
         least = min(least, steps);
+        all += (int64_t)steps * plan.row_tiles * plan.column_pairs;
+    }
     /* no cluster has more than the end of one tile and the beginning of the next */
-    return plan.begins[taps] >= streams && plan.begins[taps] / streams + 1 <= least;
+    return least > 0 && all >= streams && (all + streams - 1) / streams <= least;
 }
 
 extern "C" uint64_t kernel_pixel_gemm_weight_scratch_bytes(void)

@@ -208,8 +208,8 @@ static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 
 /* ---- or our own kernels for 3 x 3 ---- */
 
-/* Takes our own kernel where it takes less time than cuDNN's plan, each with the passes that it leaves to
- * do. */
+/* Takes the faster of our own kernels where it takes less time than cuDNN's plan, each with the passes that
+ * it leaves to do. */
 static void try_implicit(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 {
     static const char *const names[] = {[IMPLICIT_TILES] = "own kernel for 3 x 3",

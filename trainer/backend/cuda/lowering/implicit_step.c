@@ -9,20 +9,18 @@
 static const char *const timed_as[] = {
     [IMPLICIT_TILES] = "implicit gemm 8: ", [IMPLICIT_PIXELS] = "pixel gemm 2: "};
 
-/* Of few images most rows of a product would be empty: that is not even timed. */
-enum { IMAGES_FOR_PIXELS = 160 };
-
 static bool fits_pixels(const Step *step)
 {
-    if (in(step, 0)->shape[0] < IMAGES_FOR_PIXELS)
-        return false;
+    /* Of few images most of the 256 rows of a product would be empty: that is not even timed. */
+    enum { IMAGES_LEAST = 160 };
+    const bool fills = in(step, 0)->shape[0] >= IMAGES_LEAST;
     switch (step->node->op) {
     case OP_CONV2D:
-        return kernel_pixel_gemm_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y));
+        return fills && kernel_pixel_gemm_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y));
     case OP_CONV2D_BACKWARD_DATA:
-        return kernel_pixel_gemm_backward_fits(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT),
-                                               out(step, 0));
-    default:
+        return fills && kernel_pixel_gemm_backward_fits(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT),
+                                                        out(step, 0));
+    default: /* which sums 64 images at a time */
         return kernel_pixel_gemm_weight_fits(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X),
                                              out(step, CONV_WEIGHT_DWEIGHT));
     }

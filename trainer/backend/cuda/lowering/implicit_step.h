@@ -4,7 +4,8 @@
 
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 
-/* IMPLICIT_TILES: of pixels, kernels_implicit_gemm.h; IMPLICIT_PIXELS: kernels_pixel_gemm.h. */
+/* IMPLICIT_TILES: a product over each tile of an image (kernels_implicit_gemm.h); IMPLICIT_PIXELS: over the
+ * images, for each pixel (kernels_pixel_gemm.h). */
 typedef enum ImplicitKernel { IMPLICIT_TILES, IMPLICIT_PIXELS, IMPLICIT_KERNELS } ImplicitKernel;
 
 /* Returns whether the kernel can do a step: a convolution with its sums, without bias and activation, or one
