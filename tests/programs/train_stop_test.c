@@ -32,40 +32,47 @@ TEST_IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped, folder)
     run_result_free(&result);
 }
 
-/* A step takes many seconds here. */
+/* Starts a run whose steps take many seconds. last: OUTPUT, or -n. */
+static RunningProgram start_slow_steps(const char *shards, const char *last)
+{
+    const char *const arguments[] = {
+        "--jobs",       "1", "--device", "cpu", "--model", "resnet101", "--train-crop-size", "512",
+        "--batch-size", "4", shards,     last,  NULL};
+    return run_start(NULL, "ftrain", arguments);
+}
+
+/* Waits for the end, which comes within two seconds of `begin`, by SIGINT. */
+static RunResult wait_for_prompt_end(RunningProgram *running, double begin)
+{
+    const RunResult result = run_wait(running);
+    assert_true(progress_now_seconds() - begin < 2);
+    assert_int_equal(result.exit_status, 128 + SIGINT);
+    return result;
+}
+
 TEST_IN_FOLDER(test_a_dry_run_ends_at_once, folder)
 {
     const char *shards = make_set(folder, &train_plain);
-    const char *const arguments[] = {
-        "--jobs",       "1", "-n",   "--device", "cpu", "--model", "resnet101", "--train-crop-size", "512",
-        "--batch-size", "4", shards, NULL};
-    RunningProgram running = run_start(NULL, "ftrain", arguments);
+    RunningProgram running = start_slow_steps(shards, "-n");
     run_wait_for_text(&running, "timing a step of 4 images, ");
     const double begin = progress_now_seconds();
     assert_int_equal(kill(running.process, SIGINT), 0);
-    RunResult result = run_wait(&running);
-    assert_true(progress_now_seconds() - begin < 2);
-    assert_int_equal(result.exit_status, 128 + SIGINT);
+    RunResult result = wait_for_prompt_end(&running, begin);
     assert_contains(result.out, "layer3  ");
     run_result_free(&result);
 }
 
-/* As above: the answer does not wait for the step, and the second signal does not either. */
+/* The answer does not wait for the step, and the second signal does not either. */
 TEST_IN_FOLDER(test_training_says_at_once_what_a_signal_will_do, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    const char *const arguments[] = {
-        "--jobs",       "1", "--device", "cpu", "--model", "resnet101", "--train-crop-size", "512",
-        "--batch-size", "4", shards,     out,   NULL};
-    RunningProgram running = run_start(NULL, "ftrain", arguments);
+    RunningProgram running = start_slow_steps(shards, out);
     assert_true(wait_for_file(test_path(folder, "out/report.html"), 60));
     const double begin = progress_now_seconds();
     assert_int_equal(kill(running.process, SIGINT), 0);
     run_wait_for_text(&running, "ftrain: ends after this step and saves its state; Ctrl-C again ends it at");
     assert_int_equal(kill(running.process, SIGINT), 0);
-    RunResult result = run_wait(&running);
-    assert_true(progress_now_seconds() - begin < 2);
-    assert_int_equal(result.exit_status, 128 + SIGINT);
+    RunResult result = wait_for_prompt_end(&running, begin);
     assert_contains_not(result.err, "interrupted in");
     run_result_free(&result);
 }
