@@ -17,7 +17,7 @@ check() {
     [ $# -gt 0 ] || set -- "$gpu/tests/$name"
     timeout "$seconds" "$@" >"/tmp/tests/$name.txt" 2>&1 || status=$?
     printf '%-28s rc %d  %d s  %s\n' "$name" $status $((SECONDS - begin)) "$(grep -aE 'PASSED|FAILED' "/tmp/tests/$name.txt" | tail -n 1)"
-    [ $status = 0 ] || [ $status = 77 ] || tail -n 25 "/tmp/tests/$name.txt" | cut -c1-200
+    [ $status = 0 ] || [ $status = 77 ] || { grep -a "^ERROR\|line [0-9]*: error" "/tmp/tests/$name.txt"; tail -n 8 "/tmp/tests/$name.txt"; } | cut -c1-200
 }
 
 # step MODEL TYPE PIXELS BATCH STEPS [FUSIONS]: images/s of train_step, without these fusions.

@@ -1,5 +1,6 @@
 /* Rewrites of the graph against the graph without them, on the CUDA backend itself. Usage: cuda_support.h. */
 #include "tests/trainer/cuda_support.h"
+#include "tests/trainer/fusion_graphs.h"
 #include "tests/trainer/fusion_support.h"
 
 CUDA_TEST(test_fusions_change_no_result_agree)
@@ -50,6 +51,20 @@ CUDA_TEST(test_pools_find_what_is_largest_before_the_norm_agree)
         for (int timed = 0; timed < 2; timed++)
             compare_pooled(backends[timed ? CUDA_TIMED : CUDA], types[i].type, others | FUSE_NORM_POOL,
                            others, types[i].tolerance);
+}
+
+/* Of small images, where a pair is one launch, and of large ones, where the sums of x come from a convolution
+ * or, in bf16, do not. */
+CUDA_TEST(test_norms_in_a_row_are_one_agree)
+{
+    const unsigned all = backend_fusions(backends[CUDA]), others = all & ~(unsigned)FUSE_NORM_PAIR;
+    assert_int_not_equal(all, others);
+    for (int large = 0; large < 2; large++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            const DataType type = bf16 ? DATA_BF16 : DATA_F16;
+            compare_paired(backends[CUDA], large, type, all, others, bf16 ? 0.03 : 0.005);
+            compare_paired(backends[CUDA_TIMED], large, type, all, others, bf16 ? 0.03 : 0.005);
+        }
 }
 
 /* With the one, the other, and both rewrites of gates and scales. */

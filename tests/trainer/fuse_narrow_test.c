@@ -5,6 +5,86 @@
 #include "tests/support/support.h"
 #include "tests/trainer/graph_support.h"
 
+/* Two norms in a row, with an addition and a convolution between them. */
+typedef struct InARow {
+    DataType type;
+    BatchNorm first, second;
+    bool gelu; /* behind the second */
+    bool relu; /* behind the first */
+    bool kept; /* what is between them; it is there anyway */
+} InARow;
+
+/* Returns how many pairs there are, and checks that as many are backward. */
+static size_t count_pairs(const InARow *of, unsigned fusions)
+{
+    const Conv2d conv = {.channels = 8, .kernel = 3, .stride = 1, .padding = 1};
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, of->type);
+    TensorId x = graph_conv2d(graph, "conv", test_image(graph, 2, 16, 3), &conv);
+    x = graph_batch_norm(graph, "first", x, &of->first);
+    if (of->relu)
+        x = graph_relu(graph, x);
+    if (of->kept)
+        graph_keep(graph, x, "between");
+    TensorId y = graph_batch_norm(graph, "second", x, &of->second);
+    y = graph_conv2d(graph, "conv2", of->gelu ? graph_gelu(graph, y) : y, &conv);
+    x = graph_add(graph, graph_batch_norm(graph, "third", y, &of->first), x);
+    x = graph_relu(graph, graph_batch_norm(graph, "fourth", x, &of->second));
+    test_finish(graph, graph_linear(graph, "fc", graph_global_avg_pool(graph, x), 4, true), fusions);
+    const size_t count = test_count_ops(graph, OP_NORM_PAIR);
+    assert_int_equal(test_count_ops(graph, OP_NORM_PAIR_BACKWARD), count);
+    assert_int_equal(test_count_ops(graph, OP_BATCH_NORM), 4 - 2 * count);
+    assert_int_equal(test_count_ops(graph, OP_BATCH_NORM_BACKWARD), 4 - 2 * count);
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        for (int k = 0; k < node->output_count; k++)
+            if (node->outputs[k] != TENSOR_NONE)
+                assert_true(graph_tensor(graph, node->outputs[k])->producer == (NodeId)i ||
+                            graph_tensor(graph, node->outputs[k])->role == TENSOR_BUFFER);
+        if (node->op != OP_NORM_PAIR)
+            continue;
+        const bool last = node->outputs[NORM_PAIR_MEAN] != graph_find(graph, "second.mean") &&
+                          node->as.norm.activation == OP_RELU;
+        assert_int_equal(node->inputs[NORM_PAIR_WEIGHT],
+                         graph_find(graph, last ? "fourth.weight" : "second.weight"));
+        assert_int_equal(node->outputs[NORM_PAIR_MOVED_VAR],
+                         graph_find(graph, last ? "fourth.running_var" : "second.running_var"));
+        assert_int_equal(node->inputs[NORM_ADDEND] != TENSOR_NONE, last);
+    }
+    graph_free(&graph);
+    return count;
+}
+
+TEST(test_norms_in_a_row_become_one)
+{
+    const unsigned all = FUSE_ALL | FUSE_NORM_PAIR | FUSE_PAD_ADD;
+    const BatchNorm norm = {.training = true}, other = {.training = true, .epsilon = 1e-3};
+    const InARow plain = {.type = DATA_F16, .first = norm, .second = norm};
+    InARow of = plain;
+    assert_int_equal(count_pairs(&of, all), 2);
+    assert_int_equal(count_pairs(&of, all & ~(unsigned)FUSE_NORM_PAIR), 0);
+    of.type = DATA_BF16;
+    of.kept = true;
+    assert_int_equal(count_pairs(&of, all), 2);
+    of.type = DATA_F32;
+    assert_int_equal(count_pairs(&of, all), 0);
+    of = plain;
+    of.second = other;
+    assert_int_equal(count_pairs(&of, all), 0);
+    of.second = (BatchNorm){.training = true, .momentum = 0.5};
+    assert_int_equal(count_pairs(&of, all), 0);
+    of.second = (BatchNorm){.training = true, .sync = true};
+    assert_int_equal(count_pairs(&of, all), 0);
+    of.first = of.second = (BatchNorm){.training = true, .sample = 2};
+    assert_int_equal(count_pairs(&of, all), 0);
+    of = plain;
+    of.gelu = true; /* the last has a ReLU */
+    assert_int_equal(count_pairs(&of, all), 1);
+    of = plain;
+    of.relu = true; /* of the first; the third has none */
+    assert_int_equal(count_pairs(&of, all), 1);
+}
+
 /* What reads normalised images: two convolutions, and, with `elsewhere`, a sum of their pixels. */
 typedef struct Stems {
     DataType type;

@@ -525,7 +525,7 @@ TEST(test_every_fusion_has_a_name)
     assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN |
                                 FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS | FUSE_FUNCTION_BIAS |
                                 FUSE_NORMALIZE_CONV | FUSE_GRADIENT_STRIDE | FUSE_STEM_GRADIENT |
-                                FUSE_PAD_CONV | FUSE_CAST_LOSS | FUSE_LINEAR_SCALE);
+                                FUSE_PAD_CONV | FUSE_CAST_LOSS | FUSE_LINEAR_SCALE | FUSE_NORM_PAIR);
 }
 
 /* Returns how many norms of a network with an addition behind a norm of so many channels leave signs. Checks

@@ -1,12 +1,8 @@
-/* fusion_support.h - a network in which every rewrite of graph_fuse and graph_fuse_backward finds its
- * pattern, and its results with and without them. */
+/* fusion_support.h - the results of networks (fusion_graphs.h) with rewrites of the graph and without. */
 #ifndef FSHARD_TESTS_TRAINER_FUSION_SUPPORT_H
 #define FSHARD_TESTS_TRAINER_FUSION_SUPPORT_H
 
 #include "trainer/backend/backend.h"
-
-/* Returns the network, differentiated, with these fusions and activations of `type`. */
-Graph *fusion_graph(unsigned fusions, DataType type);
 
 /* Compares, on one backend from the same weights, loss, gradients of all parameters and running statistics of
  * the network with `fusions` and without any: ||difference|| / ||without|| must be at most tolerance. The
@@ -39,6 +35,11 @@ void compare_padded(Backend *backend, DataType type, unsigned fusions, unsigned 
 /* Compares the same of a network that begins as resnets do; fusions has FUSE_STEM_GRADIENT, others has
  * not. */
 void compare_stem(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
+
+/* Compares the same of a network of three norms in front of norms, small or large; fusions has
+ * FUSE_NORM_PAIR, others has not. */
+void compare_paired(Backend *backend, bool large, DataType type, unsigned fusions, unsigned others,
+                    double tolerance);
 
 /* Asserts that all gradients together, with `fusions`, are no more than twice as far from the network's in
  * float32 as without any, root mean square over several first weights (bf16 on the CPU: 0.05 of their size

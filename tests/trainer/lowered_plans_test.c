@@ -202,7 +202,8 @@ static Line line_of(const Program *program, NodeId id)
     const Node *node = graph_node(program->graph, id);
     const bool is_norm = node->op == OP_BATCH_NORM || node->op == OP_BATCH_NORM_BACKWARD ||
                          node->op == OP_CONV_NORM_BACKWARD || node->op == OP_NORM_GATE ||
-                         node->op == OP_NORM_GATE_BACKWARD || node->op == OP_NORM_POOL;
+                         node->op == OP_NORM_GATE_BACKWARD || node->op == OP_NORM_PAIR ||
+                         node->op == OP_NORM_PAIR_BACKWARD || node->op == OP_NORM_POOL;
     const OpKind activation = is_norm                                       ? node->as.norm.activation
                               : node->op == OP_CONV2D && node->as.conv.relu ? OP_RELU
                                                                             : 0;

@@ -314,6 +314,8 @@ TEST(test_every_op_has_a_row)
                                     OP_MASK_LOSS,
                                     OP_MASK_LOSS_BACKWARD,
                                     OP_CONV_NORM_BACKWARD,
+                                    OP_NORM_PAIR,
+                                    OP_NORM_PAIR_BACKWARD,
                                     OP_STEM_BACKWARD_WEIGHT,
                                     OP_SCALED_LINEAR,
                                     OP_SCALED_LINEAR_BACKWARD_WEIGHT,

@@ -5,10 +5,11 @@
 #include <string.h>
 
 const char *const fusion_names[] = {
-    "norm-relu",     "norm-add-relu",  "norm-add",      "bias-norm",      "conv-statistics", "gradient-add",
-    "pad-add",       "conv-bias-relu", "images-again",  "linear-add",     "norm-function",   "norm-gate",
-    "gradient-conv", "norm-signs",     "function-bias", "normalize-conv", "gradient-stride", "norm-pool",
-    "stem-gradient", "gate-mean",      "pad-conv",      "cast-loss",      "linear-scale",    NULL};
+    "norm-relu",      "norm-add-relu",   "norm-add",       "bias-norm",     "conv-statistics",
+    "gradient-add",   "pad-add",         "conv-bias-relu", "images-again",  "linear-add",
+    "norm-function",  "norm-gate",       "gradient-conv",  "norm-signs",    "function-bias",
+    "normalize-conv", "gradient-stride", "norm-pool",      "stem-gradient", "gate-mean",
+    "pad-conv",       "cast-loss",       "linear-scale",   "norm-pair",     NULL};
 
 /* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)

@@ -426,6 +426,11 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
         graph_remove_empty_nodes(graph);
     }
     graph_uses_free(&uses);
+    if ((fusions & FUSE_NORM_PAIR) && !graph->failure.status && graph_find_uses(graph, &uses)) {
+        graph_pair_norms(graph, &uses);
+        graph_remove_empty_nodes(graph);
+    }
+    graph_uses_free(&uses);
     if ((fusions & FUSE_NORM_SIGNS) && !graph->failure.status)
         read_signs_in_norms(graph);
     if ((fusions & FUSE_FUNCTION_BIAS) && !graph->failure.status)

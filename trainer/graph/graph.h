@@ -151,9 +151,13 @@ typedef enum GraphFusion {
      * the weight and the bias, so that the result is neither written nor read before its scale. Channels in
      * multiples of 8; weight, bias and factors are trained. */
     FUSE_LINEAR_SCALE = 4194304,
+    /* Backward, in 16 bits, in training: batch norm -> batch norm, and their gradients: what is between them
+     * is read where it is made. */
+    FUSE_NORM_PAIR = 8388608,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
      * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS, FUSE_NORMALIZE_CONV,
-     * FUSE_GRADIENT_STRIDE, FUSE_STEM_GRADIENT, FUSE_PAD_CONV, FUSE_CAST_LOSS, FUSE_LINEAR_SCALE. */
+     * FUSE_GRADIENT_STRIDE, FUSE_STEM_GRADIENT, FUSE_PAD_CONV, FUSE_CAST_LOSS, FUSE_LINEAR_SCALE,
+     * FUSE_NORM_PAIR. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
                FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE | FUSE_NORM_POOL |
                FUSE_GATE_MEAN,

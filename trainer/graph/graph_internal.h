@@ -43,12 +43,12 @@ typedef struct OpRow {
     int64_t (*flops)(const Graph *graph, const Node *node);
     /* Returns the least bytes that the node moves; NULL: each operand once, node_operand_bytes. */
     int64_t (*bytes)(const Graph *graph, const Node *node);
+    /* Returns true where overwrites hold for the shapes of this node; NULL: for all shapes. */
+    bool (*overwrites_if)(const Graph *graph, const Node *node);
     /* For each output the inputs whose bytes it may take (node_may_overwrite), bit 1 << input each. */
     uint8_t overwrites[NODE_OUTPUTS_MAX];
     /* A backward op: bit 1 << output where it may be absent. Other outputs are made where any is wanted. */
     uint8_t optional;
-    /* Returns true where overwrites hold for the shapes of this node; NULL: for all shapes. */
-    bool (*overwrites_if)(const Graph *graph, const Node *node);
 } OpRow;
 
 /* The op table: the rows of each op_*.c file; each list ends with a row without a name. */
@@ -135,6 +135,8 @@ void graph_remove_empty_nodes(Graph *graph);
 /* Returns the node that reads `tensor` if it is the only one and of this kind, and the tensor is not kept;
  * else NULL. */
 Node *graph_only_consumer(const Graph *graph, const GraphUses *uses, TensorId tensor, OpKind op);
+/* Makes OP_NORM_PAIR and OP_NORM_PAIR_BACKWARD. Nodes become empty. */
+void graph_pair_norms(Graph *graph, const GraphUses *uses);
 /* Marks output 0 of a node as made by none: another node takes its place. */
 void graph_forget(Graph *graph, const Node *node);
 /* Returns whether the convolution, in 16 bits, is one of few channels, for which GPUs have kernels of their

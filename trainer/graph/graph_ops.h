@@ -42,6 +42,17 @@ typedef enum OpKind {
      * the norm in front of it: (as OP_BATCH_NORM_BACKWARD, but dy [.., K] of the convolution's result;
      * conv_weight [K, C, 1, 1]) -> dx?, dweight, dbias, g, dlayer_bias?. Activation: OP_RELU or none. */
     OP_CONV_NORM_BACKWARD,
+    /* What graph_fuse_backward makes of a training batch norm, the first, without an activation, and one that
+     * reads its result y, the second, of the same options: (as OP_BATCH_NORM of the first; weight, bias,
+     * running_mean, running_var of the second) -> (as OP_BATCH_NORM of the first), z, mean,
+     * inverse_deviation, running_mean, running_var of the second. z = activation(second(y)), OP_RELU or
+     * none. */
+    OP_NORM_PAIR,
+    /* The same of their backward nodes, where what the second's makes goes to the first's: (as
+     * OP_BATCH_NORM_BACKWARD of the first, but dz in place of dy; y, weight, bias, mean, inverse_deviation of
+     * the second) -> dx, dweight, dbias, g, dlayer_bias? of the first, dweight, dbias of the second. g = dy +
+     * dy2, where dy is the second's gradient of y. */
+    OP_NORM_PAIR_BACKWARD,
     /* What graph_fuse makes of a batch norm, an activation that never falls, and a max pool of its result,
      * which is never in memory: the largest result is that of the largest x of a window, or of the smallest
      * where the channel's scale, weight * inverse_deviation, is below 0.
@@ -199,7 +210,12 @@ enum {
     NORM_ADDEND,
     NORM_SUMS,
     NORM_LAYER_BIAS,
-    NORM_INPUTS
+    NORM_INPUTS,
+    NORM_PAIR_WEIGHT = NORM_INPUTS, /* of OP_NORM_PAIR, whose other operands are OP_BATCH_NORM's */
+    NORM_PAIR_BIAS,
+    NORM_PAIR_RUNNING_MEAN,
+    NORM_PAIR_RUNNING_VAR,
+    NORM_PAIR_INPUTS
 };
 enum {
     NORM_Y,
@@ -213,7 +229,13 @@ enum {
     NORM_SQUEEZE_OUTPUTS,
     NORM_POOL_EXTREME = NORM_OUTPUTS, /* of OP_NORM_POOL, whose other operands are OP_BATCH_NORM's */
     NORM_POOL_INDEX,
-    NORM_POOL_OUTPUTS
+    NORM_POOL_OUTPUTS,
+    NORM_PAIR_Z = NORM_OUTPUTS, /* of OP_NORM_PAIR: NORM_Y to NORM_MOVED_VAR of the second */
+    NORM_PAIR_MEAN,
+    NORM_PAIR_INVERSE_DEVIATION,
+    NORM_PAIR_MOVED_MEAN,
+    NORM_PAIR_MOVED_VAR,
+    NORM_PAIR_OUTPUTS
 };
 enum { SIGNS_IN_BYTE = 8 }; /* of NORM_SIGNS */
 enum {
@@ -227,9 +249,24 @@ enum {
     NORM_BACK_DY2,
     NORM_BACK_INPUTS,
     NORM_BACK_CONV_WEIGHT = NORM_BACK_INPUTS, /* of OP_CONV_NORM_BACKWARD */
-    CONV_NORM_BACK_INPUTS
+    CONV_NORM_BACK_INPUTS,
+    NORM_PAIR_BACK_Y = NORM_BACK_INPUTS, /* of OP_NORM_PAIR_BACKWARD, of the second norm */
+    NORM_PAIR_BACK_WEIGHT,
+    NORM_PAIR_BACK_BIAS,
+    NORM_PAIR_BACK_MEAN,
+    NORM_PAIR_BACK_INVERSE_DEVIATION,
+    NORM_PAIR_BACK_INPUTS
 };
-enum { NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS, NORM_BACK_G, NORM_BACK_DLAYER_BIAS };
+enum {
+    NORM_BACK_DX,
+    NORM_BACK_DWEIGHT,
+    NORM_BACK_DBIAS,
+    NORM_BACK_G,
+    NORM_BACK_DLAYER_BIAS,
+    NORM_PAIR_BACK_DWEIGHT, /* of OP_NORM_PAIR_BACKWARD, of the second norm */
+    NORM_PAIR_BACK_DBIAS,
+    NORM_PAIR_BACK_OUTPUTS
+};
 enum {
     NORM_POOL_BACK_G,
     NORM_POOL_BACK_X,

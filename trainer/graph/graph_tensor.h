@@ -15,8 +15,8 @@ typedef int32_t NodeId;
 enum {
     GRAPH_RANK_MAX = 4,
     GRAPH_NAME_MAX = 96,
-    NODE_INPUTS_MAX = 9,
-    NODE_OUTPUTS_MAX = 7,
+    NODE_INPUTS_MAX = 13,
+    NODE_OUTPUTS_MAX = 10,
     GRAPH_CHANNELS_MAX = 4
 };
 

@@ -281,7 +281,12 @@ const OpRow op_rows_norm[] = {
      .optional = 1 << NORM_BACK_DX | 1 << NORM_BACK_DLAYER_BIAS,
      .overwrites = {[NORM_BACK_DX] = 1 << NORM_BACK_X | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2},
      .flops = conv_norm_backward_flops},
-    /* Made by graph_fuse alone, which infers their outputs. */
+    /* Made by graph_fuse and graph_fuse_backward alone, which infer their outputs. */
+    {.op = OP_NORM_PAIR, .name = "norm_pair"},
+    {.op = OP_NORM_PAIR_BACKWARD,
+     .name = "norm_pair_backward",
+     .overwrites = {[NORM_BACK_DX] = 1 << NORM_BACK_DY | 1 << NORM_BACK_X | 1 << NORM_BACK_DY2,
+                    [NORM_BACK_G] = 1 << NORM_BACK_DY | 1 << NORM_BACK_DY2}},
     {.op = OP_NORM_POOL, .name = "norm_pool", .differentiate = norm_pool_differentiate},
     {.op = OP_NORM_SQUEEZE, .name = "norm_squeeze", .differentiate = norm_squeeze_differentiate},
     {.op = OP_NORM_GATE,

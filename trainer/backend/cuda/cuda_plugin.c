@@ -32,7 +32,7 @@ static void close_backend(Backend *backend)
 enum {
     FUSIONS = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN | FUSE_GRADIENT_CONV |
               FUSE_NORM_SIGNS | FUSE_FUNCTION_BIAS | FUSE_NORMALIZE_CONV | FUSE_GRADIENT_STRIDE |
-              FUSE_STEM_GRADIENT | FUSE_PAD_CONV | FUSE_CAST_LOSS | FUSE_LINEAR_SCALE
+              FUSE_STEM_GRADIENT | FUSE_PAD_CONV | FUSE_CAST_LOSS | FUSE_LINEAR_SCALE | FUSE_NORM_PAIR
 };
 
 static FshStatus foresee(const Graph *graph, unsigned *fusions_ret, MemoryUse *use, FshError *error)

@@ -1,5 +1,5 @@
 /* batch_norm_operands.cuh - from the operands of kernels_norm.h to those of batch_norm_passes.cuh. For
- * batch_norm.cu and norm_gate.cu. */
+ * batch_norm.cu, norm_gate.cu and norm_pair.cu. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_OPERANDS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_OPERANDS_CUH
 

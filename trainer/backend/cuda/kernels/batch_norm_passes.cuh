@@ -1,6 +1,6 @@
 /* batch_norm_passes.cuh - the arithmetic of batch norm for each element and each channel: terms of sums, what
  * is done with the sums, and maps, in the form that rows.cuh runs over a matrix. batch_norm_whole.cuh
- * combines them. For batch_norm.cu, norm_gate.cu and norm_pool.cuh. */
+ * combines them. For batch_norm.cu, norm_gate.cu, norm_pair.cu and norm_pool.cuh. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 
@@ -336,7 +336,7 @@ template <typename T, Addend kind, OpKind activation, bool HasSums> struct Apply
         }
     };
     template <int Width>
-    __device__ void write(const Columns<Width> &columns, const Row<Width> &row, int64_t i) const
+    __device__ Raw<T, Width> result(const Columns<Width> &columns, const Row<Width> &row) const
     {
         float values[Width], addends[Width];
         unpack(row.x, values);
@@ -349,11 +349,16 @@ template <typename T, Addend kind, OpKind activation, bool HasSums> struct Apply
                 value += addends[k];
             values[k] = activated<T, activation>(value, norm.slope);
         }
-        const Raw<T, Width> result = pack<T, Width>(values);
-        put(y + i, result);
+        return pack<T, Width>(values);
+    }
+    template <int Width>
+    __device__ void write(const Columns<Width> &columns, const Row<Width> &row, int64_t i) const
+    {
+        const Raw<T, Width> made = result(columns, row);
+        put(y + i, made);
         if constexpr (kind == Addend::like_x && sizeof(T) == 2)
             if (signs)
-                signs[i / SIGNS_IN_BYTE] = (unsigned char)signs_of<T>(result);
+                signs[i / SIGNS_IN_BYTE] = (unsigned char)signs_of<T>(made);
     }
 };
 
@@ -564,9 +569,10 @@ template <typename T, Gate gate> struct Backward {
         }
     };
     template <int Width>
-    __device__ void write(const Columns<Width> &columns, const Row<Width> &row, int64_t i) const
+    __device__ void gradients_of(const Columns<Width> &columns, const Row<Width> &row,
+                                 float (&gradients)[Width]) const
     {
-        float gradients[Width], values[Width], results[Width];
+        float values[Width], results[Width];
         unpack(row.dy, gradients);
         unpack(row.x, values);
         if constexpr (gate == Gate::y)
@@ -578,6 +584,12 @@ template <typename T, Gate gate> struct Backward {
             gradients[k] =
                 fmaf(columns.affine.scale[k], g, fmaf(columns.from_x[k], values[k], columns.constant[k]));
         }
+    }
+    template <int Width>
+    __device__ void write(const Columns<Width> &columns, const Row<Width> &row, int64_t i) const
+    {
+        float gradients[Width];
+        gradients_of(columns, row, gradients);
         put(dx + i, gradients);
     }
 };

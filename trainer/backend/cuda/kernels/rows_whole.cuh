@@ -116,6 +116,63 @@ __device__ void block_sums(float (&sum)[Sums][Width], Lanes<Sums * Width> &lanes
     partial[value / Width * d.pitch + channel] = result;
 }
 
+/* Adds up the partial sums [blocks_y, Sums, pitch] of a column's channels, c the first of them: each thread
+ * takes four channels at a time of a strip of blocks, adds eight of these pairwise and the rest in float64,
+ * and leaves them in `strips` [4 * whole_threads]. Another thread may read them after a __syncthreads. */
+template <int Width, int Sums>
+__device__ __forceinline__ void join_blocks(const float *partial, const Deal &d, int c, double *strips)
+{
+    constexpr int quads = Sums * Width / 4, quads_of_sum = Width / 4;
+    const int quad = (int)threadIdx.y % quads, strip = (int)threadIdx.y / quads,
+              count = (int)d.threads_y / quads;
+    if (strip >= count || c >= d.pitch)
+        return;
+    const float *from = partial + quad / quads_of_sum * d.pitch + c + quad % quads_of_sum * 4;
+    double joined[4] = {};
+#pragma unroll 1
+    for (int p = strip; p < (int)d.blocks_y; p += count * joined_at_once) {
+        float4 values[joined_at_once];
+#pragma unroll
+        for (int u = 0; u < joined_at_once; u++)
+            values[u] =
+                p + u * count < (int)d.blocks_y
+                    ? __ldcg(reinterpret_cast<const float4 *>(from + (p + u * count) * Sums * d.pitch))
+                    : make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int half = joined_at_once / 2; half > 0; half /= 2)
+#pragma unroll
+            for (int u = 0; u < half; u++) {
+                values[u].x += values[u + half].x;
+                values[u].y += values[u + half].y;
+                values[u].z += values[u + half].z;
+                values[u].w += values[u + half].w;
+            }
+        joined[0] += (double)values[0].x;
+        joined[1] += (double)values[0].y;
+        joined[2] += (double)values[0].z;
+        joined[3] += (double)values[0].w;
+    }
+    double *to = strips + ((strip * (int)d.threads_x + (int)threadIdx.x) * quads + quad) * 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        to[i] = joined[i];
+}
+
+/* Adds up the strips of the block's k-th channel. */
+template <int Width, int Sums>
+__device__ __forceinline__ void join_strips_of(const double *strips, const Deal &d, int k,
+                                               double (&joined)[Sums])
+{
+    constexpr int quads = Sums * Width / 4;
+    const double *from = strips + k / Width * quads * 4 + k % Width;
+    const int count = (int)d.threads_y / quads;
+#pragma unroll 2
+    for (int i = 0; i < count; i++, from += (int)d.threads_x * quads * 4)
+#pragma unroll
+        for (int s = 0; s < Sums; s++)
+            joined[s] += from[s * Width];
+}
+
 /* How rows lie in shared memory: in `stages` chunks of `lines` lines; piece v of a thread's row in line l of
  * a stage is at [stage][l][v][thread]. */
 struct Stages {
@@ -205,46 +262,11 @@ __global__ void __launch_bounds__(whole_threads, 1)
     block_sums<Width, sums>(sum, shared.lanes, d, partial + (int64_t)block * sums * d.pitch + first_channel,
                             own);
     cooperative_groups::this_grid().sync();
-
-    /* Joins the block's partial sums, [sums, Width] of each column: each thread takes four at a time from a
-     * strip of blocks; then the strips are joined. */
-    constexpr int quads = sums * Width / 4, quads_of_sum = Width / 4;
-    const int quad = (int)threadIdx.y % quads, strip = (int)threadIdx.y / quads,
-              strips = (int)d.threads_y / quads;
-    if (strip < strips && c < d.pitch) {
-        const float *from = partial + quad / quads_of_sum * d.pitch + c + quad % quads_of_sum * 4;
-        double joined[4] = {};
-#pragma unroll 1
-        for (int p = strip; p < (int)d.blocks_y; p += strips * joined_at_once) {
-            float4 values[joined_at_once];
-#pragma unroll
-            for (int u = 0; u < joined_at_once; u++)
-                values[u] =
-                    p + u * strips < (int)d.blocks_y
-                        ? __ldcg(reinterpret_cast<const float4 *>(from + (p + u * strips) * sums * d.pitch))
-                        : make_float4(0, 0, 0, 0);
-#pragma unroll
-            for (int u = 0; u < joined_at_once; u++) {
-                joined[0] += (double)values[u].x;
-                joined[1] += (double)values[u].y;
-                joined[2] += (double)values[u].z;
-                joined[3] += (double)values[u].w;
-            }
-        }
-        double *to = shared.strips + ((strip * (int)d.threads_x + (int)threadIdx.x) * quads + quad) * 4;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            to[i] = joined[i];
-    }
+    join_blocks<Width, sums>(partial, d, c, shared.strips);
     __syncthreads();
     if (thread < own) {
         double joined[sums] = {};
-        const double *from = shared.strips + thread / Width * quads * 4 + thread % Width;
-#pragma unroll 2
-        for (int i = 0; i < strips; i++, from += (int)d.threads_x * quads * 4)
-#pragma unroll
-            for (int s = 0; s < sums; s++)
-                joined[s] += from[s * Width];
+        join_strips_of<Width, sums>(shared.strips, d, thread, joined);
         pass.finish(kept, early, thread, first_channel + thread, joined, first_channel + thread < channels,
                     block == 0);
     }
@@ -302,6 +324,30 @@ inline bool stage(const void *kernel, const Deal &d, int vectors, Stages *staged
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess;
 }
 
+/* Launches a kernel of such a pass, its blocks all at once, with as many lines in shared memory as fit.
+ * Returns false, with the error left for cudaGetLastError, if it cannot be launched. */
+template <typename Pass, typename Kernel>
+bool launch_whole(Kernel kernel, const Pass &pass, const Deal &d, const DeviceTensor *x, void *scratch,
+                  cudaStream_t stream)
+{
+    Stages staged = {};
+    size_t bytes = 0;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(d.blocks_x, d.blocks_y);
+    config.blockDim = dim3(d.threads_x, d.threads_y);
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    if (!stage(reinterpret_cast<const void *>(kernel), d, Pass::vectors, &staged, &bytes))
+        return false;
+    config.dynamicSmemBytes = bytes;
+    return cudaLaunchKernelEx(&config, kernel, pass, d, staged, static_cast<float *>(scratch),
+                              (int)device_tensor_channels(x)) == cudaSuccess;
+}
+
 /* Launches the pass. Returns false, and does nothing, if it cannot be launched. Returns true with the error
  * left for cudaGetLastError if a pass that all ranks must make alike (alike_on_ranks) fails for a reason that
  * the other ranks need not have, such as no memory for the kernel: another launch in its place would exchange
@@ -310,27 +356,11 @@ template <typename T, typename Pass>
 bool run_whole(const Pass &pass, const DeviceTensor *x, void *scratch, cudaStream_t stream)
 {
     if constexpr (Pass::fits) {
-        const auto kernel = whole_kernel<vector_width<T>, Pass>;
         Deal d = {};
-        Stages staged = {};
-        size_t bytes = 0;
         if (!is_whole<T>(x, &d))
             return false;
-        cudaLaunchAttribute attribute = {};
-        attribute.id = cudaLaunchAttributeCooperative;
-        attribute.val.cooperative = 1;
-        cudaLaunchConfig_t config = {};
-        config.gridDim = dim3(d.blocks_x, d.blocks_y);
-        config.blockDim = dim3(d.threads_x, d.threads_y);
-        config.stream = stream;
-        config.attrs = &attribute;
-        config.numAttrs = 1;
-        if (stage(reinterpret_cast<const void *>(kernel), d, Pass::vectors, &staged, &bytes)) {
-            config.dynamicSmemBytes = bytes;
-            if (cudaLaunchKernelEx(&config, kernel, pass, d, staged, static_cast<float *>(scratch),
-                                   (int)device_tensor_channels(x)) == cudaSuccess)
-                return true;
-        }
+        if (launch_whole(whole_kernel<vector_width<T>, Pass>, pass, d, x, scratch, stream))
+            return true;
         const cudaError_t failed = cudaPeekAtLastError();
         if (Pass::alike_on_ranks && failed != cudaSuccess && failed != cudaErrorCooperativeLaunchTooLarge)
             return true;

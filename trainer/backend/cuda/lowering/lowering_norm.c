@@ -1,6 +1,7 @@
 #include "trainer/backend/cuda/lowering/norm_step.h"
 
 #include "trainer/backend/cuda/kernels/kernels_norm_gate.h"
+#include "trainer/backend/cuda/kernels/kernels_norm_pair.h"
 #include "trainer/backend/cuda/kernels/kernels_norm_pool.h"
 #include "trainer/backend/cuda/lowering/device_ranks.h"
 
@@ -75,14 +76,21 @@ NormActivation norm_step_activation(const Step *step)
     return (NormActivation){step->node->as.norm.activation, step->node->as.norm.slope};
 }
 
+/* Takes the sums away that the convolution in front leaves out. */
+static void look_for_sums(const CudaProgram *program, Step *step)
+{
+    if (!maybe_in(step, NORM_SUMS))
+        return;
+    const NodeId maker = graph_tensor(program->base.graph, step->node->inputs[NORM_SUMS])->producer;
+    if (!maybe_out(&program->steps[maker], CONV_SUMS))
+        step->inputs[NORM_SUMS].data = NULL;
+}
+
 static FshStatus batch_norm_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
     (void)error;
-    if (step->node->op == OP_BATCH_NORM && maybe_in(step, NORM_SUMS)) {
-        const NodeId maker = graph_tensor(program->base.graph, step->node->inputs[NORM_SUMS])->producer;
-        if (!maybe_out(&program->steps[maker], CONV_SUMS))
-            step->inputs[NORM_SUMS].data = NULL; /* the convolution leaves the sums out */
-    }
+    if (step->node->op == OP_BATCH_NORM)
+        look_for_sums(program, step);
     want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
     if (!is_synced(program, step->node))
         return FSH_OK;
@@ -152,7 +160,8 @@ static FshStatus from_sums(const Step *step, const NormTensors *tensors, const N
                              error);
 }
 
-/* Returns the operands of an OP_BATCH_NORM, OP_NORM_POOL or OP_NORM_SQUEEZE. */
+/* Returns the operands of an OP_BATCH_NORM, OP_NORM_POOL or OP_NORM_SQUEEZE, and of the first norm of an
+ * OP_NORM_PAIR. */
 static NormTensors forward_tensors(const Step *step)
 {
     return (NormTensors){.x = in(step, NORM_X),
@@ -252,6 +261,53 @@ static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshE
     if (ranks_of(step))
         return joint_backward(step, &gradient, &tensors, stream, error);
     return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, step->scratch, stream),
+                    error);
+}
+
+/* ---- two norms in a row ---- */
+
+static FshStatus norm_pair_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)error;
+    if (step->node->op == OP_NORM_PAIR)
+        look_for_sums(program, step);
+    want_scratch(step, kernel_norm_pair_scratch_bytes(in(step, 0)));
+    return FSH_OK;
+}
+
+static FshStatus norm_pair(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const DeviceTensor *y = out(step, NORM_Y);
+    const NormPair pair = {.first = forward_tensors(step),
+                           .second = {.x = y,
+                                      .weight = in(step, NORM_PAIR_WEIGHT),
+                                      .bias = in(step, NORM_PAIR_BIAS),
+                                      .mean = out(step, NORM_PAIR_MEAN),
+                                      .inverse_deviation = out(step, NORM_PAIR_INVERSE_DEVIATION)},
+                           .activation = norm_step_activation(step)};
+    const NormRunning first = running_of(step), second = {.mean = in(step, NORM_PAIR_RUNNING_MEAN),
+                                                          .var = in(step, NORM_PAIR_RUNNING_VAR),
+                                                          .epsilon = first.epsilon,
+                                                          .momentum = first.momentum};
+    return CUDA_TRY(kernel_norm_pair_forward(&pair, &first, &second, maybe_in(step, NORM_SUMS),
+                                             maybe_in(step, NORM_ADDEND), y, out(step, NORM_PAIR_Z),
+                                             step->scratch, stream),
+                    error);
+}
+
+static FshStatus norm_pair_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const NormPair pair = {.first = norm_step_backward_tensors(step),
+                           .second = {.x = in(step, NORM_PAIR_BACK_Y),
+                                      .weight = in(step, NORM_PAIR_BACK_WEIGHT),
+                                      .bias = in(step, NORM_PAIR_BACK_BIAS),
+                                      .mean = in(step, NORM_PAIR_BACK_MEAN),
+                                      .inverse_deviation = in(step, NORM_PAIR_BACK_INVERSE_DEVIATION)},
+                           .activation = norm_step_activation(step)};
+    const NormGradient first = norm_step_gradient(step, NULL);
+    return CUDA_TRY(kernel_norm_pair_backward(&pair, in(step, NORM_BACK_DY), &first,
+                                              out(step, NORM_PAIR_BACK_DWEIGHT),
+                                              out(step, NORM_PAIR_BACK_DBIAS), step->scratch, stream),
                     error);
 }
 
@@ -442,6 +498,8 @@ const LoweringRow lowering_norm[] = {
     {OP_BATCH_NORM, {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm}},
     {OP_BATCH_NORM_BACKWARD,
      {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm_backward}},
+    {OP_NORM_PAIR, {.prepare = norm_pair_prepare, .enqueue = norm_pair}},
+    {OP_NORM_PAIR_BACKWARD, {.prepare = norm_pair_prepare, .enqueue = norm_pair_backward}},
     {OP_NORM_POOL, {.prepare = norm_pool_prepare, .bind = batch_norm_bind, .enqueue = norm_pool}},
     {OP_NORM_POOL_BACKWARD, {.enqueue = norm_pool_backward}},
     {OP_NORM_SQUEEZE, {.prepare = norm_squeeze_prepare, .bind = batch_norm_bind, .enqueue = norm_squeeze}},
