@@ -288,23 +288,50 @@ TEST_IN_FOLDER(test_other_options_are_listed, folder)
                              "--resume", "auto", shards, out);
     assert_contains(result.err, "out/checkpoint.safetensors: the run had other options: ");
     assert_contains(result.err, "--epochs 3 (was 2)");
-    assert_contains(result.err, "--lr 0.25 (was 0, the default)");
+    assert_contains(result.err, "--lr 0.25 (was 0.00625, the default)");
     assert_contains(result.err, "--mixup-alpha 0.5 (was 0, the default)");
     assert_contains_not(result.err, "--seed");
+    assert_contains_not(result.err, "--lr-warmup-epochs"); /* which follows from --epochs */
     SAYS(1, "out/checkpoint.safetensors: the run had other options: --epochs 3 (was 2)", "--dry-run",
          "--model", "conv8", "--epochs", "3", "--resume", "auto", shards, out);
     const char *last = test_path(folder, "out/last.safetensors"), *way = strstr(result.err, "--weights ");
     assert_non_null(way); /* the way on that it names is one */
     assert_memory_equal(way + strlen("--weights "), last, strlen(last));
     run_result_free(&result);
-    /* muon's momentum is another than 0.9, the table's. */
-    const char *muon = test_path(folder, "muon");
-    TRAINED("--model", "conv8", "--epochs", "1", "--opt", "muon", "--momentum", "0.8", shards, muon);
-    SAYS(1, ": --momentum 0.9 or another default (was 0.8); give", "--model", "conv8", "--epochs", "1",
-         "--opt", "muon", "--resume", "auto", shards, muon);
     /* How it is shown and how fast it is made may change. */
     TRAINED("--model", "conv8", "--epochs", "2", "--log-interval", "1", "--workers", "2", "--val-batch-size",
             "3", "--resume", "auto", shards, out);
+}
+
+TEST_IN_FOLDER(test_a_run_goes_on_with_what_it_chose_and_no_other_value, folder)
+{
+#define CHOSEN_BY "--model", "conv8", "--epochs", "2"
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    TRAINED(CHOSEN_BY, shards, out);
+    SAYS(0, "nothing is left to do", CHOSEN_BY, "--lr", "0.00625", "--batch-size", "8", "--opt", "sgd",
+         "--loss", "cross-entropy", "--weight-decay", "5e-4", "--lr-warmup-epochs", "0.4", "--amp", "off",
+         "--train-crop-size", "32", "--train-crop-mode", "pad", "--crop-padding", "4", "--resume", "auto",
+         shards, out);
+    SAYS(1, ": --crop-padding 2 (was 4, the default); give", CHOSEN_BY, "--crop-padding", "2", "--resume",
+         "auto", shards, out);
+    /* muon's momentum is another than 0.9, the table's. */
+    const char *muon = test_path(folder, "muon");
+    TRAINED(CHOSEN_BY, "--opt", "muon", shards, muon);
+    SAYS(0, "nothing is left to do", CHOSEN_BY, "--opt", "muon", "--momentum", "0.95", "--resume", "auto",
+         shards, muon);
+    SAYS(1, ": --momentum 0.9 (was 0.95, the default); give", CHOSEN_BY, "--opt", "muon", "--momentum", "0.9",
+         "--resume", "auto", shards, muon);
+    TRAINED(CHOSEN_BY, "--opt", "muon", "--momentum", "0.9", "--force", shards, muon);
+    SAYS(1, ": --momentum 0.95, the default (was 0.9); give", CHOSEN_BY, "--opt", "muon", "--resume", "auto",
+         shards, muon);
+    /* Versions that noted no such choices compared what was given. */
+    const char *checkpoint = test_path(folder, "out/checkpoint.safetensors");
+    forget_checksums(checkpoint);
+    replace_in_file(checkpoint, "\\\"chosen\\\":", "\\\"chozen\\\":");
+    SAYS(0, "nothing is left to do", CHOSEN_BY, "--resume", "auto", shards, out);
+    SAYS(1, ": --lr 0.00625 (was 0, the default); give", CHOSEN_BY, "--lr", "0.00625", "--resume", "auto",
+         shards, out);
+#undef CHOSEN_BY
 }
 
 /* What is chosen for a machine may be another number on the next one: 9 stands for that. */

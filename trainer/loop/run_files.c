@@ -16,6 +16,7 @@
 #include "trainer/backend/pixels.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/deciding_options.h"
+#include "trainer/plan/plan_chosen.h"
 #include "trainer/session/run_resume.h"
 #include "trainer/checkpoint/weights.h"
 
@@ -79,8 +80,9 @@ FshStatus run_files_open(RunFiles *files, Session *session, const Record *record
     *files = (RunFiles){.session = session,
                         .record = record,
                         .options = deciding_options(options),
+                        .chosen = plan_chosen(&session->plan, options),
                         .history = options->checkpoint.hist};
-    if (!files->options)
+    if (!files->options || !files->chosen)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the options");
     if (record && run_writer_new(&files->writer, NULL))
         files->writer = NULL;
@@ -99,6 +101,7 @@ void run_files_close(RunFiles *files)
         state_free(&files->averaged[i].state);
     }
     json_decref(files->options);
+    json_decref(files->chosen);
     *files = (RunFiles){0};
 }
 
@@ -337,12 +340,12 @@ static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
     const RunShape shape = run_shape(files->session);
     json_t *run = run_state_object(state);
     char *names = class_names_text((const char *const *)data->class_names, (size_t)data->class_count);
-    json_t *object =
-        json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION,
-                  "model", files->session->plan.model->name, "dataset", fsh_manifest(data->dataset)->id,
-                  "choice", data->choice.digest, "labels", data->labels.digest, "class_names",
-                  names ? names : "", "ranks", (json_int_t)shape.ranks, "batch", (json_int_t)shape.batch,
-                  "steps", (json_int_t)shape.steps, "options", files->options, "run", run);
+    json_t *object = json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:O, s:O, s:o}", "version", CHECKPOINT_VERSION,
+        "model", files->session->plan.model->name, "dataset", fsh_manifest(data->dataset)->id, "choice",
+        data->choice.digest, "labels", data->labels.digest, "class_names", names ? names : "", "ranks",
+        (json_int_t)shape.ranks, "batch", (json_int_t)shape.batch, "steps", (json_int_t)shape.steps,
+        "options", files->options, "chosen", files->chosen, "run", run);
     if (!names) { /* no memory */
         json_decref(object);
         object = NULL;

@@ -33,6 +33,7 @@ typedef struct RunFiles {
     Session *session;            /* borrowed */
     const Record *record; /* borrowed; NULL (a rank other than 0): nothing is written, and nothing fails */
     json_t *options;      /* options that decide the result, for the checkpoint; owned */
+    json_t *chosen;       /* what the plan has chosen for options that were left open, likewise */
     int64_t history;      /* --checkpoint-hist */
     /* the last save failed, so the file on disk is not the newest; written by the functions that settle */
     bool stale_of[RUN_FILE_KINDS];

@@ -25,10 +25,17 @@ typedef struct DifferenceWords {
     bool dashes;
 } DifferenceWords;
 
+/* One of two runs: its options, and what its plan has chosen for those that were left open (plan_chosen.h);
+ * NULL: that is not known. */
+typedef struct DecidedOptions {
+    const json_t *options, *chosen;
+} DecidedOptions;
+
 /* Writes the members of `now` that differ in `before`, separated by ", ", to text; "" if none does. What
- * does not fit is cut off. plain: the defaults, which members have that `before` lacks and which are told as
- * such, or NULL. */
-void deciding_differences(const json_t *now, const json_t *before, const json_t *plain,
+ * does not fit is cut off. One that a run left open is what its plan has chosen; it follows others, and
+ * differs for itself only where the other run was given it, or has another default. plain: the defaults,
+ * which members have that `before` lacks and which are told as such, or NULL. */
+void deciding_differences(const DecidedOptions *now, const DecidedOptions *before, const json_t *plain,
                           const DifferenceWords *words, char *text, size_t text_bytes);
 
 #endif

@@ -84,12 +84,17 @@ void plan_backend(PlanBackend *backend, const TrainOptions *options)
 
 static const DataType types[] = {[AMP_OFF] = DATA_F32, [AMP_BF16] = DATA_BF16, [AMP_FP16] = DATA_F16};
 
-const char *plan_amp_name(DataType type)
+int plan_amp_choice(DataType type)
 {
     int amp = 0;
     while (amp < AMP_FP16 && types[amp] != type)
         amp++;
-    return train_amp_name(amp);
+    return amp;
+}
+
+const char *plan_amp_name(DataType type)
+{
+    return train_amp_name(plan_amp_choice(type));
 }
 
 /* Chooses the precision. cuDNN's fused engines for batch norm are for fp16; networks without batch norm use

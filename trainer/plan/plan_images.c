@@ -432,13 +432,18 @@ static void plan_pair_chance(TrainPlan *plan, const TrainOptions *options)
     train->noise = options->views.noise;
 }
 
+const char *plan_scale_text(const TrainPlan *plan, const TrainOptions *options)
+{
+    const bool given = train_given(options, &options->image.scale);
+    return plan_is_masks(plan) && !given ? "0.5:2" : options->image.scale;
+}
+
 static FshStatus plan_mask_chance(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     Augmentation *train = &plan->train_augmentation;
     train->flip_probability = options->views.flip_probability;
-    return train_options_range("scale",
-                               train_given(options, &options->image.scale) ? options->image.scale : "0.5:2",
-                               0.05, 20, &train->scale_min, &train->scale_max, error);
+    return train_options_range("scale", plan_scale_text(plan, options), 0.05, 20, &train->scale_min,
+                               &train->scale_max, error);
 }
 
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error)

@@ -5,9 +5,8 @@
 
 #include "trainer/plan/train_plan.h"
 
-static const double momentum_default = 0.95; /* Jordan's, torch's and timm's */
-static const double lr_original = 0.02;      /* Jordan's, for scales that do not match AdamW's steps */
-enum { NS_STEPS_MAX = 99 };                  /* torch's */
+static const double lr_original = 0.02; /* Jordan's, for scales that do not match AdamW's steps */
+enum { NS_STEPS_MAX = 99 };             /* torch's */
 
 /* What may move the rest, in the order of OptimizerKind. */
 static const char *const rest_choices[] = {"sgd", "adam", "adamw", NULL};
@@ -58,16 +57,15 @@ void plan_muon(TrainPlan *plan, const TrainOptions *options)
     const UpdateOptions *update = &options->update;
     Optimizer *o = &plan->recipe.optimizer;
     const OptimizerKind rest = (OptimizerKind)own->rest;
-    const double momentum = train_given(options, &update->momentum) ? update->momentum : momentum_default;
     if (o->kind != OPTIMIZER_MUON)
         return;
     o->muon = (MuonRule){.rest = rest,
                          .rest_rate = 1,
-                         .momentum = momentum,
+                         .momentum = o->momentum,
                          .weight_decay = o->weight_decay,
                          .steps = own->ns_steps,
                          .scale = (MuonScale)own->adjust,
-                         .nesterov = update->nesterov && momentum > 0,
+                         .nesterov = update->nesterov && o->momentum > 0,
                          .renorm = own->renorm};
     if (train_given(options, &own->rest_weight_decay) || (rest == OPTIMIZER_SGD && !plan_is_pairs(plan)))
         o->weight_decay = own->rest_weight_decay;

@@ -103,12 +103,13 @@ static OptimizerKind choose_optimizer(const TrainPlan *plan, const TrainOptions 
     return plan_has_targets(plan) ? OPTIMIZER_ADAMW : OPTIMIZER_SGD;
 }
 
-/* Returns the options with the defaults of a kind where the user gave none. */
-static UpdateOptions complete(const TrainPlan *plan, const TrainOptions *options, OptimizerKind kind)
+UpdateOptions plan_update_options(const TrainPlan *plan, const TrainOptions *options, OptimizerKind kind)
 {
     const UpdateOptions *given = &options->update;
     const bool ranger = kind == OPTIMIZER_RANGER;
     UpdateOptions own = *given;
+    if (kind == OPTIMIZER_MUON && !train_given(options, &given->momentum))
+        own.momentum = 0.95; /* Jordan's, torch's and timm's */
     if (ranger && !train_given(options, &given->betas))
         own.betas = "0.95:0.99"; /* fastai's, of the Imagenette board */
     if (ranger && !train_given(options, &given->optimizer_epsilon))
@@ -125,7 +126,7 @@ static UpdateOptions complete(const TrainPlan *plan, const TrainOptions *options
 FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const OptimizerKind kind = choose_optimizer(plan, options);
-    const UpdateOptions chosen = complete(plan, options, kind), *own = &chosen;
+    const UpdateOptions chosen = plan_update_options(plan, options, kind), *own = &chosen;
     double betas[2] = {0, 0};
     size_t count = 0;
     FshStatus status = train_options_numbers("opt-betas", own->betas, 0, 0.9999999, betas, 2, &count, error);

@@ -173,6 +173,13 @@ static double choose_rate(const TrainPlan *plan, const TrainOptions *options)
     return rate_of_momentum(plan, options);
 }
 
+/* Returns the passes of the run over the training split. */
+static double run_epochs(const TrainPlan *plan, const TrainOptions *options)
+{
+    return plan->steps_per_pass ? (double)plan->total_steps / (double)plan->steps_per_pass
+                                : (double)options->training.epochs;
+}
+
 /* Returns the steps of the warm-up that is given in epochs, or chosen. epochs: passes of the run. */
 static uint64_t warmup_of_epochs(const TrainPlan *plan, double warmup_epochs, uint64_t update_steps)
 {
@@ -182,17 +189,21 @@ static uint64_t warmup_of_epochs(const TrainPlan *plan, double warmup_epochs, ui
     return (uint64_t)llround(warmup_epochs * updates) * update_steps;
 }
 
+double plan_warmup_epochs(const TrainPlan *plan, const TrainOptions *options)
+{
+    const ScheduleOptions *own = &options->schedule;
+    return train_given(options, &own->lr_warmup_epochs)
+               ? own->lr_warmup_epochs
+               : fmin(own->lr_warmup_epochs, 0.2 * run_epochs(plan, options));
+}
+
 static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const ScheduleOptions *own = &options->schedule;
     Schedule *schedule = &plan->schedule;
     const uint64_t update_steps = (uint64_t)options->training.grad_accum_steps; /* which have one rate */
     const uint64_t total = schedule->total_steps;
-    const double epochs = plan->steps_per_pass ? (double)total / (double)plan->steps_per_pass
-                                               : (double)options->training.epochs;
-    const double warmup_epochs = train_given(options, &own->lr_warmup_epochs)
-                                     ? own->lr_warmup_epochs
-                                     : fmin(own->lr_warmup_epochs, 0.2 * epochs);
+    const double epochs = run_epochs(plan, options), warmup_epochs = plan_warmup_epochs(plan, options);
     if (schedule->kind == SCHEDULE_ONE_CYCLE) /* it rises by itself */
         return FSH_OK;
     if (own->lr_warmup_iters && schedule->hold_steps)
@@ -326,6 +337,14 @@ static FshStatus find_metric(const TrainPlan *plan, const char *option, int metr
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s is measured on %s, and this dataset holds %s",
                          option, metric_names[*metric_ret], held[metric_group(*metric_ret)], held[own]);
+}
+
+int plan_metric_choice(Metric metric)
+{
+    int choice = 0;
+    while (metric_choices[choice] && metrics_of_choices[choice] != metric)
+        choice++;
+    return metric_choices[choice] ? choice : OPTION_AUTO;
 }
 
 FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error)

@@ -138,7 +138,8 @@ void plan_backend(PlanBackend *backend, const TrainOptions *options);
 /* Sets recipe.fusions to `there`, the fusions of the backend, without those of --no-fuse. FSH_ERR_USAGE: an
  * unknown name. */
 FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned there, FshError *error);
-/* Returns "off", "bf16", "fp16"; static. */
+/* Returns the choice of --amp that computes in this type, and its name: "off", "bf16", "fp16"; static. */
+int plan_amp_choice(DataType type);
 const char *plan_amp_name(DataType type);
 /* Returns whether the network restores images, so that its dataset holds pairs. */
 bool plan_is_pairs(const TrainPlan *plan);
@@ -215,6 +216,13 @@ double plan_muon_rate(const TrainPlan *plan, double rate_of_moments);
 void plan_muon_rest_rate(TrainPlan *plan, const TrainOptions *options, double rate_of_moments,
                          double rate_of_momentum);
 FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *error);
+/* Return what options leave open as the plan has it: the optimizer's options with the defaults of its kind,
+ * the epochs of the warm-up where no iterations say it, the text of --scale, and the choice of
+ * --plateau-metric and --early-stop-metric that is the metric. */
+UpdateOptions plan_update_options(const TrainPlan *plan, const TrainOptions *options, OptimizerKind kind);
+double plan_warmup_epochs(const TrainPlan *plan, const TrainOptions *options);
+const char *plan_scale_text(const TrainPlan *plan, const TrainOptions *options);
+int plan_metric_choice(Metric metric);
 FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error);
 /* Refuses every given option that the plan does not use, and notes those of a recipe; where nothing is
  * trained, every typed one. */

@@ -74,7 +74,8 @@ static FshStatus compare(Communicator *communicator, json_t *mine, const char *b
         (void)snprintf(was, sizeof was, " on rank %" PRIu64 " and ", communicator_place(communicator)->rank);
         const DifferenceWords words = {before, " is ", was, " on rank 0", dashes};
         choose_told(mine, theirs);
-        deciding_differences(mine, theirs, NULL, &words, sentence, sizeof sentence);
+        deciding_differences(&(DecidedOptions){.options = mine}, &(DecidedOptions){.options = theirs}, NULL,
+                             &words, sentence, sizeof sentence);
         json_decref(theirs);
         status = ranks_share_text(communicator, sentence, sizeof sentence, error);
     }

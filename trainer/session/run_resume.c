@@ -10,6 +10,7 @@
 #include "common/text.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/deciding_options.h"
+#include "trainer/plan/plan_chosen.h"
 #include "trainer/report/run_record.h"
 #include "trainer/session/session_weights.h"
 
@@ -289,11 +290,15 @@ static FshStatus check_options(const char *path, const Session *session, const T
     const char *slash = strrchr(path, '/');
     char differences[700] = "", last[PATH_MAX];
     json_t *now = deciding_options(options), *plain = deciding_options(&defaults),
+           *chosen = plan_chosen(&session->plan, options),
            *before = now ? comparable_options(notes, now, session) : NULL;
-    FshStatus status =
-        now && plain && before ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    FshStatus status = now && plain && chosen && before
+                           ? FSH_OK
+                           : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     if (!status)
-        deciding_differences(now, before, plain, &words, differences, sizeof differences);
+        deciding_differences(&(DecidedOptions){.options = now, .chosen = chosen},
+                             &(DecidedOptions){.options = before, .chosen = json_object_get(notes, "chosen")},
+                             plain, &words, differences, sizeof differences);
     (void)snprintf(last, sizeof last, " %.*s/last.safetensors", slash ? (int)(slash - path) : 1,
                    slash ? path : ".");
     if (!file_exists(last + 1))
@@ -305,6 +310,7 @@ static FshStatus check_options(const char *path, const Session *session, const T
                           "folder from what this one has learnt: --weights%s",
                           path, differences, last);
     json_decref(plain);
+    json_decref(chosen);
     json_decref(before);
     json_decref(now);
     return status;

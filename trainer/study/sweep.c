@@ -320,8 +320,10 @@ static FshStatus check_same(const Sweep *sweep, const SweepRun *run, const Train
     if (!status && (!now || !plain))
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder);
     if (!status)
-        deciding_differences(now, json_object_get(notes, "options"), plain, &words, differences,
-                             sizeof differences);
+        deciding_differences(&(DecidedOptions){.options = now},
+                             &(DecidedOptions){.options = json_object_get(notes, "options"),
+                                               .chosen = json_object_get(notes, "chosen")},
+                             plain, &words, differences, sizeof differences);
     if (differences[0])
         status = fsh_error_set(
             error, FSH_ERR_MISMATCH,
