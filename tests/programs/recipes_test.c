@@ -298,6 +298,31 @@ TEST_IN_FOLDER(test_a_recipe_that_does_not_fit_is_told, folder)
     REFUSED(2, "finetune; did you mean rsb-a3 or rsb-a2?", out, "--recipe", "rsb-a4", colours);
 }
 
+/* Its user has typed none of it. */
+TEST_IN_FOLDER(test_what_network_or_memory_refuse_of_a_recipe_is_said_to_be_the_recipes, folder)
+{
+#define ALIEN "--recipe", "airbench94", "--model", "resnet18", "--batch-size", "8"
+#define TOO_LARGE                                                                                            \
+    "--device", "cpu", "--model", "convnext_large", "--train-crop-size", "1280" /* 10 GiB an image */
+    const char *colours = pack_colours(folder, 24, 4), *out = test_path(folder, "out");
+    REFUSED(2,
+            "recipe airbench94: images of 32 x 32 pixels: resnet18: --lr-of: 'head' matches no parameter; ",
+            out, ALIEN, colours);
+    RunResult result = TRAIN(2, ALIEN, "--lr-of", "tail=2", colours, out);
+    assert_contains(result.err, "--lr-of: 'tail' matches no parameter; ");
+    assert_contains_not(result.err, "recipe airbench94: ");
+    run_result_free(&result);
+    const char *path = test_path(folder, "own.toml");
+    test_file_write_text(path, "batch-size = 72\n");
+    REFUSED(1, "own.toml: batches of 72 images of 1280 x 1280 pixels: ", out, TOO_LARGE, "--recipe", path,
+            colours);
+    result = TRAIN(1, TOO_LARGE, "--recipe", path, "--batch-size", "64", colours, out);
+    assert_contains(result.err, "ftrain: batches of 64 images of 1280 x 1280 pixels: ");
+    run_result_free(&result);
+#undef ALIEN
+#undef TOO_LARGE
+}
+
 TEST_IN_FOLDER(test_a_file_that_is_no_recipe_is_told, folder)
 {
     const char *path = test_path(folder, "own.toml"), *out = test_path(folder, "out");

@@ -160,25 +160,33 @@ void recipe_forget(const TrainOptions *options, const char *option)
         (void)json_object_del(given, option);
 }
 
-/* Returns whether the message begins with an option that is the recipe's: "--batch-size: 2048 is more than
- * …". */
-static bool begins_with_its_option(const json_t *recipe, const char *message)
+/* Returns whether the message refuses an option that is the recipe's: it begins with it, or has it with a
+ * colon: "--batch-size: 2048 is more than …", "resnet18: --lr-of: 'head' matches …", "…; use a smaller
+ * --batch-size: of 2048 …". */
+static bool refuses_its_option(const json_t *recipe, const char *message)
 {
-    char option[64];
-    const size_t length = strncmp(message, "--", 2) == 0 ? strcspn(message + 2, ": ,") : 0;
-    (void)snprintf(option, sizeof option, "%.*s", (int)length, message + 2);
-    return length && json_object_get(json_object_get(recipe, "options"), option);
+    const json_t *given = json_object_get(recipe, "options");
+    for (const char *at = strstr(message, "--"); at; at = strstr(at, "--")) {
+        char option[64];
+        const bool begins = at == message;
+        at += strlen("--");
+        const size_t length = strcspn(at, ": ,");
+        (void)snprintf(option, sizeof option, "%.*s", (int)length, at);
+        if ((begins || at[length] == ':') && json_object_get(given, option))
+            return true;
+    }
+    return false;
 }
 
 FshStatus recipe_explain(const TrainOptions *options, FshStatus status, FshError *error)
 {
-    const bool misfit = status == FSH_ERR_MISMATCH || status == FSH_ERR_USAGE;
-    if (!options->preset || !misfit || !error)
+    const bool refusal = status == FSH_ERR_MISMATCH || status == FSH_ERR_USAGE || status == FSH_ERR_MEMORY;
+    if (!options->preset || !refusal || !error)
         return status;
-    const bool of_option = strncmp(error->message, "--", 2) == 0;
-    if (of_option ? !begins_with_its_option(options->preset, error->message) : status == FSH_ERR_USAGE)
-        return status;
-    return fsh_error_prepend(error, "recipe %s", fact_of(options->preset, name_fact));
+    const bool of_dataset = status == FSH_ERR_MISMATCH && strncmp(error->message, "--", 2) != 0;
+    return of_dataset || refuses_its_option(options->preset, error->message)
+               ? fsh_error_prepend(error, "recipe %s", fact_of(options->preset, name_fact))
+               : status;
 }
 
 /* Writes "model resnet50, epochs 100, …" to text: the options that are in use. */

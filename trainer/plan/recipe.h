@@ -46,8 +46,8 @@ void recipe_leave_out(TrainOptions *options, const Model *model);
 /* Takes an option of this name from the recipe, for it is about to get another value. */
 void recipe_forget(const TrainOptions *options, const char *option);
 
-/* Puts the recipe's name before a message that says that an option of it, or what it is for, does not fit.
- * Returns status. */
+/* Puts the recipe's name before a message that says that an option of it, or what it is for, does not fit
+ * the run, the network or the memory. Returns status. */
 FshStatus recipe_explain(const TrainOptions *options, FshStatus status, FshError *error);
 
 /* Passes what the recipe is and gives, what of it does nothing here, and whether its learning rate and decay
