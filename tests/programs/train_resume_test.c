@@ -354,6 +354,8 @@ TEST_IN_FOLDER(test_a_checkpoint_of_something_else_is_refused, folder)
     REFUSED(1, "holds weights and no state of a run", out, "--model", "conv8", "--epochs", "1", "--resume",
             test_path(folder, "a/last.safetensors"), shards);
     REFUSED(1, "No such file", out, "--model", "conv8", "--resume", test_path(folder, "none"), shards);
+    REFUSED(1, "--resume: 'auot' is no checkpoint or output folder that exists; did you mean auto?", out,
+            "--model", "conv8", "--resume", "auot", shards);
     /* A folder for its checkpoint, and a run that goes on in another folder. */
     TRAINED("--model", "conv8", "--epochs", "1", "--resume", test_path(folder, "a"), shards,
             test_path(folder, "c"));

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
+#include "common/options_value.h"
 #include "common/text.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/deciding_options.h"
@@ -14,12 +15,30 @@
 #include "trainer/report/run_record.h"
 #include "trainer/session/session_weights.h"
 
+static const char auto_word[] = "auto"; /* in place of a path: what lies in OUTPUT, or a new run */
+
+static const char *word_at(size_t i)
+{
+    return i == 0 ? auto_word : NULL;
+}
+
+/* Checks that a path that is nearly "auto" exists: else that was meant. */
+static FshStatus check_not_misspelt(const char *path, FshError *error)
+{
+    char near[sizeof auto_word];
+    if (file_exists(path) || !*options_names_near(path, word_at, near, sizeof near))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                         "--resume: '%s' is no checkpoint or output folder that exists; did you mean %s?",
+                         path, near);
+}
+
 FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error)
 {
     buffer[0] = '\0';
     if (!options->checkpoint.resume)
         return FSH_OK;
-    if (strcmp(options->checkpoint.resume, "auto") == 0) {
+    if (strcmp(options->checkpoint.resume, auto_word) == 0) {
         if (!options->output)
             return FSH_OK;
         FshStatus status = file_join(buffer, buffer_bytes, options->output, record_checkpoint_name, error);
@@ -31,7 +50,7 @@ FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buff
         return file_join(buffer, buffer_bytes, options->checkpoint.resume, record_checkpoint_name, error);
     if ((size_t)snprintf(buffer, buffer_bytes, "%s", options->checkpoint.resume) >= buffer_bytes)
         return fsh_error_set(error, FSH_ERR_USAGE, "--resume: the path is too long");
-    return FSH_OK;
+    return check_not_misspelt(buffer, error);
 }
 
 bool run_resume_lies_in(const char *checkpoint, const char *folder)

@@ -33,7 +33,8 @@ RunShape run_shape_noted(const json_t *notes);
 
 /* Writes the path of the checkpoint that --resume means to buffer, or "" to begin anew ("auto" and no
  * checkpoint, or no OUTPUT, as --dry-run may have none). FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too
- * long. */
+ * long. FSH_ERR_NOT_FOUND: there is no such file, and "auto" was probably meant; run_resume looks for
+ * others. */
 FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error);
 /* Makes the options those of a session that goes on from the checkpoint: without --weights, whose place its
  * own take, and with run_batch and run_ranks of the run that has left it. Leaves these where it cannot be
