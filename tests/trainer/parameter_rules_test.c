@@ -145,6 +145,9 @@ TEST(test_patterns_that_match_nothing_are_refused_with_what_is_near)
     assert_refused("resnet18", &(ParameterRules){.rates = "stages.*=0.1"},
                    "resnet18: --lr-of: 'stages.*' matches no parameter; the network has conv1, bn1, layer1, "
                    "layer2, layer3, layer4, fc");
+    assert_refused("conv8", &(ParameterRules){.freeze = "backbone"}, /* whose names all begin with model */
+                   "conv8: --freeze: 'backbone' matches no parameter; the network has model.1, model.2, "
+                   "model.5, model.6, model.9, model.10, model.13, model.14 and 9 more up to model.33");
     assert_refused("resnet18", &(ParameterRules){.rates = "fc"},
                    "resnet18: --lr-of: 'fc' is not PATTERN=FACTOR, with a factor of 0 to 1e6");
     assert_refused("resnet18", &(ParameterRules){.rates = "fc=ten"},

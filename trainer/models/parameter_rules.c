@@ -53,39 +53,57 @@ static size_t nearest_part(const char *pattern, const char *name, unsigned *dist
     return length;
 }
 
-/* Writes the names of the outermost layers, "conv1, bn1, …", to text. */
-static void list_layers(const Graph *graph, char *text, size_t text_bytes)
+/* Returns the bytes of the first `depth` parts of a name: those of model.1 in model.1.weight of two. */
+static size_t parts_bytes(const char *name, int depth)
 {
-    size_t used = 0;
+    size_t bytes = 0;
+    while (name[bytes] && (name[bytes] != '.' || --depth > 0))
+        bytes++;
+    return bytes;
+}
+
+/* Writes the names of the layers that are `depth` deep, "conv1, bn1, …", to text: where there are many the
+ * first of them, and the last. Returns how many there are. */
+static size_t list_layers(const Graph *graph, int depth, char *text, size_t text_bytes)
+{
+    enum { LISTED_MAX = 8 };
+    size_t used = 0, count = 0;
     char last[GRAPH_NAME_MAX] = "";
     text[0] = '\0';
-    for (size_t i = 0; i < graph_tensor_count(graph) && used < text_bytes; i++) {
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         char name[GRAPH_NAME_MAX];
         if (!is_parameter(graph, i))
             continue;
         (void)snprintf(name, sizeof name, "%s", graph_tensor(graph, (TensorId)i)->name);
-        name[strcspn(name, ".")] = '\0';
+        name[parts_bytes(name, depth)] = '\0';
         if (strcmp(name, last) == 0)
             continue;
-        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", used ? ", " : "", name);
+        if (count < LISTED_MAX && used < text_bytes)
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", used ? ", " : "", name);
         memcpy(last, name, sizeof last);
+        count++;
     }
+    if (count > LISTED_MAX && used < text_bytes)
+        (void)snprintf(text + used, text_bytes - used, " and %zu more up to %s", count - LISTED_MAX, last);
+    return count;
 }
 
 /* Fails the graph for a pattern that matches nothing. */
 static void refuse_pattern(Graph *graph, const char *option, const char *pattern)
 {
-    enum { WRONG_LETTERS_MAX = 3 };
+    enum { WRONG_LETTERS_MAX = 3, DEPTH_MAX = 4 };
     const size_t typed = strlen(pattern), third = typed / 3;
     unsigned distance = (unsigned)(third < WRONG_LETTERS_MAX ? third : WRONG_LETTERS_MAX) + 1;
-    char nearest[GRAPH_NAME_MAX] = "", layers[256];
+    char nearest[GRAPH_NAME_MAX] = "", layers[400];
     for (size_t i = 0; i < graph_tensor_count(graph) && typed <= OPTIONS_WORD_MAX; i++) {
         const char *name = graph_tensor(graph, (TensorId)i)->name;
         const size_t length = is_parameter(graph, i) ? nearest_part(pattern, name, &distance) : 0;
         if (length)
             (void)snprintf(nearest, sizeof nearest, "%.*s", (int)length, name);
     }
-    list_layers(graph, layers, sizeof layers);
+    int depth = 1; /* one name that all have in front is none to choose by */
+    while (list_layers(graph, depth, layers, sizeof layers) < 2 && depth < DEPTH_MAX)
+        depth++;
     graph_refuse(graph, "--%s: '%s' matches no parameter; %s%s%sthe network has %s", option, pattern,
                  *nearest ? "did you mean " : "", nearest, *nearest ? "? " : "", layers);
 }
