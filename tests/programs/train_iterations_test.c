@@ -40,6 +40,7 @@ TEST_IN_FOLDER(test_evaluations_fall_within_epochs, folder)
         "split train: 40 samples, 5 steps of 8 (0 samples left out of each epoch)",
         "training: 18 iterations (3.6 epochs), evaluated every 7, cross-entropy",
         "linear, warm-up 3 steps",
+        "Iteration: [ 1/18]",
         "Iteration: [ 4/18]",
         "Iteration: [ 7/18]",
         "Iteration: [16/18]",

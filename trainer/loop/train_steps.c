@@ -194,10 +194,12 @@ static void note_step(Training *training, const Epoch *epoch, const StepNote *no
     state->epoch_seconds += seconds;
     state->epoch_wait_seconds += note->data_seconds;
     StepReport report = report_step(training, epoch, step, now, seconds, note->data_seconds);
-    /* of an epoch the first and then every so many; of iterations, whose stretches are of any length, those
-     * that divide */
-    const bool due = report.iterations ? state->steps_done % training->log_interval == 0
-                                       : step % training->log_interval == 0;
+    /* of an epoch the first and then every so many; of iterations, whose stretches are of any length, the
+     * first of the run and those that divide */
+    const uint64_t done = state->steps_done;
+    const bool due = report.iterations
+                         ? done == session->plan.iteration_steps || done % training->log_interval == 0
+                         : step % training->log_interval == 0;
     if (due || step + 1 == report.steps) {
         FshError error = {0};
         /* Sums over all ranks. If one is lost, the next step reports it. */
