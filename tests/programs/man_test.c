@@ -194,6 +194,18 @@ TEST(test_each_option_has_a_paragraph)
     }
 }
 
+/* A script whose caller appends to its options learns it from there. */
+TEST(test_pages_say_that_an_option_given_twice_is_refused)
+{
+    for (size_t i = 0; i < PROGRAM_COUNT; i++) {
+        char name[40];
+        (void)snprintf(name, sizeof name, "%s.1", programs[i]);
+        char *page = read_page(name);
+        assert_contains(page, "n option that is given twice");
+        free(page);
+    }
+}
+
 /* Returns whether text has the word; letters, digits, _ and - make words. */
 static bool has_word(const char *text, const char *end, const char *word, size_t length)
 {
