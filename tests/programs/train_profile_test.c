@@ -43,7 +43,7 @@ TEST_IN_FOLDER(test_a_profile_of_the_first_steps_and_of_all, folder)
 TEST_IN_FOLDER(test_a_profile_that_cannot_be_is_refused, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    REFUSED(2, "--profile: 6 is more than the 5 steps of all epochs", out, "--model", "conv8", "--epochs",
+    REFUSED(1, "--profile: 6 is more than the 5 steps of all epochs", out, "--model", "conv8", "--epochs",
             "1", "-b", "8", "--profile", "6", shards);
     SAYS(2, "--profile: does nothing with --dry-run; it is for training", "--dry-run", "--profile", "2",
          shards);
@@ -68,6 +68,6 @@ TEST_IN_FOLDER(test_fusions_left_out_show_in_the_profile, folder)
         assert_int_equal(strstr(text, "  relu_backward ") != NULL, apart);
         free(text);
     }
-    REFUSED(2, "--no-fuse: 'norm' is no fusion; the cpu backend has norm-relu",
-            test_path(folder, "out"), "--device", "cpu", "--no-fuse", "norm", shards);
+    REFUSED(2, "--no-fuse: 'norm' is no fusion; the cpu backend has norm-relu", test_path(folder, "out"),
+            "--device", "cpu", "--no-fuse", "norm", shards);
 }

@@ -547,7 +547,7 @@ FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *err
     /* A file of options is written for training: what else is done uses of it what it needs. */
     const bool trains = plan->train_count && !options->data.bench_loader;
     if (trains && (uint64_t)options->report.profile > steps)
-        return fsh_error_set(error, FSH_ERR_USAGE,
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "--profile: %lld is more than the %llu steps of all epochs",
                              (long long)options->report.profile, (unsigned long long)steps);
     note_foreign(plan, options);

@@ -108,7 +108,7 @@ typedef struct TrainPlan {
 
 /* Makes the plan. options->compute.device must be that of the open backend, or OPTION_AUTO; model: from
  * plan_model. FSH_ERR_USAGE: options that contradict each other or would do nothing. FSH_ERR_MISMATCH: fewer
- * samples than a batch, images smaller than a crop. */
+ * samples than a batch, fewer steps than are to be measured or make an update, images smaller than a crop. */
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error);
 
@@ -225,7 +225,7 @@ const char *plan_scale_text(const TrainPlan *plan, const TrainOptions *options);
 int plan_metric_choice(Metric metric);
 FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error);
 /* Refuses every given option that the plan does not use, and notes those of a recipe; where nothing is
- * trained, every typed one. */
+ * trained, every typed one. FSH_ERR_MISMATCH: more steps are to be measured than there are. */
 FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *error);
 
 #endif
