@@ -120,6 +120,23 @@ TEST_IN_FOLDER(test_config_wins_over_a_recipe_and_the_command_line_over_both, fo
     run_result_free(&result);
 }
 
+TEST(test_the_page_names_what_is_printed_of_a_recipe)
+{
+    char *page = page_text(), fact[64];
+    RunResult result = TRAIN(0, "--print-config", "--recipe", "finetune");
+    const char *line = strstr(result.out, "[recipe]\n");
+    assert_non_null(line);
+    while (*(line = strchr(line, '\n') + 1)) {
+        (void)snprintf(fact, sizeof fact, "%.*s ", (int)strcspn(line, " "), line);
+        if (!strstr(page, fact))
+            fail_msg("the page does not say what %sof [recipe] is", fact);
+    }
+    assert_true(has_line(result.out, "name = \"finetune\""));
+    assert_contains(page, ".Cm name ");
+    run_result_free(&result);
+    free(page);
+}
+
 /* A value that a run would not use is not printed: with muon momentum is 0.95, and the rest decays by 0.3. */
 TEST(test_what_the_optimizer_decides_has_no_value_when_printed)
 {
