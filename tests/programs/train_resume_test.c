@@ -280,6 +280,45 @@ TEST_IN_FOLDER(test_a_dry_run_reads_what_a_run_would_go_on_from, folder)
 #undef FORESEEN
 }
 
+/* Returns how many steps long --dry-run, with --json, expects the run to be that goes on by these arguments;
+ * *done_ret: the steps of epochs of 20 that it says are behind it. */
+static double steps_foreseen(const char *const *arguments, int *done_ret)
+{
+    int epoch = 0, step = 0;
+    RunResult result = expect_train(0, NULL, arguments);
+    const char *place = strstr(result.err, "checkpoint.safetensors: epoch ");
+    if (place)
+        assert_int_equal(sscanf(place, "checkpoint.safetensors: epoch %d, step %d", &epoch, &step), 2);
+    *done_ret = 20 * epoch + step;
+    json_t *object = read_json(result.out);
+    const double steps = number_of(object, "expected_seconds") / number_of(object, "step_seconds");
+    json_decref(object);
+    run_result_free(&result);
+    return steps;
+}
+
+TEST_IN_FOLDER(test_a_dry_run_expects_what_is_left_of_a_run, folder)
+{
+#define LONG_RUN "--model", "conv8", "--epochs", "50", "--batch-size", "2"
+    DatasetSpec spec = train_plain;
+    spec.val_count = 0; /* whose time is another */
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "stopped");
+    const char *const first[] = {LONG_RUN, "--checkpoint-interval", "7", shards, out, NULL};
+    const char *const second[] = {LONG_RUN, "--dry-run", "--json", "--resume", "auto", shards, out, NULL};
+    int done = 0;
+    double steps = steps_foreseen(second, &done);
+    assert_true(steps > 999 && steps < 1001);
+    RunResult result = stop_train("stopped/checkpoint.safetensors", SIGUSR1, 75, first);
+    run_result_free(&result);
+    steps = steps_foreseen(second, &done);
+    assert_true(done > 0);
+    if (!(steps > 999 - done && steps < 1001 - done))
+        fail_msg("%g steps are left after %d of 1000", steps, done);
+    TRAINED(LONG_RUN, "--resume", "auto", shards, out);
+    assert_true(steps_foreseen(second, &done) == 0);
+#undef LONG_RUN
+}
+
 TEST_IN_FOLDER(test_other_options_are_listed, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");

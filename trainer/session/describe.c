@@ -402,20 +402,20 @@ static void print_steps(const Session *session, const TrainOptions *options)
 }
 
 /* Tells what was decided, and what a run by these options would meet: that goes on from the checkpoint,
- * which is read as that run would read it, or that begins ("" for checkpoint). */
+ * which is read as that run would read it, or that begins ("" for checkpoint). Sets *from to where. */
 static FshStatus describe_begin(Session *session, const TrainOptions *options, const char *checkpoint,
-                                FshError *error)
+                                RunState *from, FshError *error)
 {
     FshError refusal = {0}; /* a run that writes nothing only warns */
-    RunState state = {0};
     RunShape before;
+    *from = (RunState){0};
     FshStatus status =
-        checkpoint[0] ? run_resume(checkpoint, session, options, &state, &before, error) : FSH_OK;
+        checkpoint[0] ? run_resume(checkpoint, session, options, from, &before, error) : FSH_OK;
     if (status)
         return status;
     session_describe(session);
     if (checkpoint[0])
-        run_resume_tell(session, checkpoint, &state, &before);
+        run_resume_tell(session, checkpoint, from, &before);
     else
         session_describe_begin(session);
     if (options->output && !options->checkpoint.resume &&
@@ -429,6 +429,7 @@ static FshStatus describe_begin(Session *session, const TrainOptions *options, c
 static FshStatus describe_without_device(const TrainOptions *options, const char *checkpoint, FshError *why)
 {
     Session session;
+    RunState from;
     unsigned fusions = 0;
     const FshError without = *why;
     FshStatus status = backend_foresee("cuda", NULL, &fusions, NULL, why);
@@ -441,7 +442,7 @@ static FshStatus describe_without_device(const TrainOptions *options, const char
     if (!status)
         status = network_foresee(&session.network, &session.plan, why);
     if (!status)
-        status = describe_begin(&session, options, checkpoint, why);
+        status = describe_begin(&session, options, checkpoint, &from, why);
     if (!status) {
         console_warning(&session.console, "%s", without.message);
         console_warning(&session.console, "foreseen without a GPU: scratch memory of its libraries, images "
@@ -507,7 +508,8 @@ FshStatus describe_run(const TrainOptions *given, FshError *error)
     if (status)
         return status;
     ExpectedTime expected;
-    status = describe_begin(&session, options, checkpoint, error);
+    RunState from;
+    status = describe_begin(&session, options, checkpoint, &from, error);
     if (status)
         goto done;
     if (session.refusal.status) {
@@ -523,7 +525,7 @@ FshStatus describe_run(const TrainOptions *given, FshError *error)
     if (!status)
         tell_timing(&session);
     if (!status)
-        status = expect_time(&session, &expected, error);
+        status = expect_time(&session, &from, &expected, error);
     if (status == FSH_ERR_MEMORY && !early) {
         describe_refused(&session, options);
     } else if (!status && options->program.json) {
@@ -535,9 +537,10 @@ FshStatus describe_run(const TrainOptions *given, FshError *error)
         if (options->program.verbose)
             describe_plans(&session, stdout);
         print_steps(&session, options);
-        (void)printf("a step takes %.3f s on this machine now%s: training about %s, evaluation about %s\n",
+        (void)printf("a step takes %.3f s on this machine now%s: %straining about %s, evaluation about %s\n",
                      expected.step_seconds,
                      session.plan.world_size > 1 ? ", without the exchange between the ranks" : "",
+                     checkpoint[0] ? "what is left of " : "",
                      progress_format_duration(training, sizeof training, expected.training_seconds),
                      progress_format_duration(evaluation, sizeof evaluation, expected.evaluation_seconds));
     }

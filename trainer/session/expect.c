@@ -118,26 +118,45 @@ static double passes_of_step(const Optimizer *optimizer)
     return optimizer->sam_rho > 0 ? 1 + 1 / (double)optimizer->sam_interval : 1;
 }
 
-FshStatus expect_time(Session *session, ExpectedTime *expected, FshError *error)
+/* Returns the seconds of an epoch's steps from number `first` on. */
+static double epoch_seconds(const Session *session, double step_seconds, uint64_t epoch, uint64_t first)
+{
+    const uint64_t steps = plan_epoch_steps(&session->plan, epoch);
+    return first < steps ? step_seconds * relative_work(session, epoch) * (double)(steps - first) : 0;
+}
+
+/* Returns how many evaluations are left, each of which takes `one` second and comes after an epoch of
+ * `between` seconds. */
+static uint64_t evaluations_left(const TrainPlan *plan, const RunState *from, double between, double one)
+{
+    const uint64_t known = plan->evaluation_interval ? plan->evaluation_interval : from->evaluation_interval;
+    if (known || from->epoch >= plan->epochs)
+        return evaluation_count(known, from->epoch, plan->epochs);
+    /* the next evaluation, and the interval that follows from it */
+    const uint64_t interval = evaluation_interval_choose(between, one, from->epoch, plan->epochs);
+    return 1 + evaluation_count(interval, from->epoch + 1, plan->epochs);
+}
+
+FshStatus expect_time(Session *session, const RunState *from, ExpectedTime *expected, FshError *error)
 {
     const TrainPlan *plan = &session->plan;
-    double evaluation_step = 0;
+    double evaluation_step = 0, whole = 0;
     *expected = (ExpectedTime){0};
     FshStatus status = time_training(session, &expected->step_seconds, error);
     expected->step_seconds *= passes_of_step(&plan->recipe.optimizer);
     if (!status && session->evaluation)
         status = time_evaluation(session, &evaluation_step, error);
-    for (uint64_t epoch = 0; !status && epoch < plan->epochs; epoch++)
-        expected->training_seconds +=
-            expected->step_seconds * relative_work(session, epoch) * (double)plan_epoch_steps(plan, epoch);
-    const double one = evaluation_step * (double)plan->evaluation_steps * (session->network.average ? 2 : 1);
-    uint64_t evaluations = evaluation_count(plan->evaluation_interval, 0, plan->epochs);
-    if (!plan->evaluation_interval && plan->epochs) { /* the first evaluation, and the interval that follows
-                                                       * from it */
-        const uint64_t interval = evaluation_interval_choose(
-            expected->training_seconds / (double)plan->epochs, one, 0, plan->epochs);
-        evaluations = 1 + evaluation_count(interval, 1, plan->epochs);
+    if (status || from->finished)
+        return status;
+    for (uint64_t epoch = 0; epoch < plan->epochs; epoch++) {
+        whole += epoch_seconds(session, expected->step_seconds, epoch, 0);
+        if (epoch >= from->epoch)
+            expected->training_seconds +=
+                epoch_seconds(session, expected->step_seconds, epoch, epoch == from->epoch ? from->step : 0);
     }
-    expected->evaluation_seconds = one * (double)evaluations;
-    return status;
+    const double one = evaluation_step * (double)plan->evaluation_steps * (session->network.average ? 2 : 1);
+    if (plan->epochs)
+        expected->evaluation_seconds =
+            one * (double)evaluations_left(plan, from, whole / (double)plan->epochs, one);
+    return FSH_OK;
 }
