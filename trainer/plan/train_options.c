@@ -54,9 +54,6 @@ TrainOptions train_options_default(void)
     };
 }
 
-_Static_assert(offsetof(TrainOptions, given) <= TRAIN_OPTIONS_BYTES,
-               "each option has a place in given and typed");
-
 /* Returns the place of the value in the struct of options, in bytes. */
 static size_t place_of(const TrainOptions *options, const void *value)
 {

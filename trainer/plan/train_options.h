@@ -86,7 +86,8 @@ typedef struct TrainOptions {
     bool typed[TRAIN_OPTIONS_BYTES]; /* the same, on the command line; see train_typed */
 } TrainOptions;
 
-_Static_assert(offsetof(TrainOptions, given) <= TRAIN_OPTIONS_BYTES, "every option has its place in given");
+_Static_assert(offsetof(TrainOptions, given) <= TRAIN_OPTIONS_BYTES,
+               "each option has a place in given and typed");
 
 /* Returns the defaults. */
 TrainOptions train_options_default(void);
