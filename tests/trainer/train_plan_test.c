@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "trainer/plan/plan_chosen.h"
+
 TEST(test_small_splits_get_small_batches)
 {
     static const uint64_t cases[][2] = {{1000000, 64}, {1280, 64}, {1279, 32}, {400, 16}, {200, 8},
@@ -249,4 +251,31 @@ TEST(test_steps_and_learning_rate_follow_from_the_batches_of_all_ranks)
     assert_int_equal(plan_case(&made), FSH_ERR_MISMATCH);
     assert_contains(made.error.message,
                     "334 on each of 3 ranks is more than the 1000 training samples; use 333");
+}
+
+/* Else a run could not go on with the value that it has used. */
+TEST(test_what_others_decide_is_noted_unless_it_was_given)
+{
+    Case made = make_case((Facts){32, 3, true, 1000, false});
+    Option rows[TRAIN_OPTION_ROWS];
+    made.options.update.optimizer = OPTIMIZER_MUON; /* which has most of them */
+    give(&made, "weight-decay");
+    assert_ok(plan_case(&made), &made.error);
+    train_options_rows(&made.options, rows);
+    json_t *chosen = plan_chosen(&made.plan, &made.options);
+    assert_non_null(chosen);
+    for (const Option *row = rows; row->name; row++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "%s", row->name);
+        for (char *at = name; *at; at++)
+            *at = *at == '-' ? '_' : *at;
+        const bool noted = json_object_get(chosen, name) != NULL;
+        if ((row->marks & OPTION_VARIES) && noted == *row->given)
+            fail_msg("--%s is %s", row->name, noted ? "noted, and was given" : "not noted");
+    }
+    assert_true(json_real_value(json_object_get(chosen, "momentum")) == 0.95);
+    assert_true(json_real_value(json_object_get(chosen, "lr")) == 0.001);
+    assert_true(json_real_value(json_object_get(chosen, "lr_warmup_epochs")) == 0.2 * 16);
+    assert_string_equal(json_string_value(json_object_get(chosen, "model")), made.plan.model->name);
+    json_decref(chosen);
 }
