@@ -14,6 +14,30 @@ typedef struct InARow {
     bool kept; /* what is between them; it is there anyway */
 } InARow;
 
+/* Checks the operands of a backward pair: those of the first norm, and of the one that reads its result. */
+static void check_backward(const Graph *graph, const Node *node)
+{
+    const bool last = node->as.norm.activation == OP_RELU;
+    assert_int_equal(node->inputs[NORM_BACK_WEIGHT],
+                     graph_find(graph, last ? "third.weight" : "first.weight"));
+    assert_int_equal(node->inputs[NORM_PAIR_BACK_WEIGHT],
+                     graph_find(graph, last ? "fourth.weight" : "second.weight"));
+    assert_int_equal(node->inputs[NORM_PAIR_BACK_BIAS],
+                     graph_find(graph, last ? "fourth.bias" : "second.bias"));
+    assert_int_equal(node->outputs[NORM_BACK_DWEIGHT],
+                     graph_find(graph, last ? "third.weight.grad" : "first.weight.grad"));
+    assert_int_equal(node->outputs[NORM_PAIR_BACK_DBIAS],
+                     graph_find(graph, last ? "fourth.bias.grad" : "second.bias.grad"));
+    assert_int_equal(node->inputs[NORM_BACK_DY2] != TENSOR_NONE,
+                     !last); /* of the addition behind the third */
+    assert_int_not_equal(node->outputs[NORM_BACK_G], TENSOR_NONE);
+    const Node *forward = graph_node(graph, graph_tensor(graph, node->inputs[NORM_PAIR_BACK_Y])->producer);
+    assert_int_equal(forward->op, OP_NORM_PAIR);
+    assert_int_equal(forward->outputs[NORM_Y], node->inputs[NORM_PAIR_BACK_Y]);
+    assert_int_equal(forward->inputs[NORM_X], node->inputs[NORM_BACK_X]);
+    assert_int_equal(forward->outputs[NORM_PAIR_MEAN], node->inputs[NORM_PAIR_BACK_MEAN]);
+}
+
 /* Returns how many pairs there are, and checks that as many are backward. */
 static size_t count_pairs(const InARow *of, unsigned fusions)
 {
@@ -41,14 +65,21 @@ static size_t count_pairs(const InARow *of, unsigned fusions)
             if (node->outputs[k] != TENSOR_NONE)
                 assert_true(graph_tensor(graph, node->outputs[k])->producer == (NodeId)i ||
                             graph_tensor(graph, node->outputs[k])->role == TENSOR_BUFFER);
+        if (node->op == OP_NORM_PAIR_BACKWARD)
+            check_backward(graph, node);
         if (node->op != OP_NORM_PAIR)
             continue;
-        const bool last = node->outputs[NORM_PAIR_MEAN] != graph_find(graph, "second.mean") &&
-                          node->as.norm.activation == OP_RELU;
+        const bool last = node->as.norm.activation == OP_RELU;
+        const TensorId mean = graph_find(graph, last ? "fourth.running_mean" : "second.running_mean"),
+                       var = graph_find(graph, last ? "fourth.running_var" : "second.running_var");
         assert_int_equal(node->inputs[NORM_PAIR_WEIGHT],
                          graph_find(graph, last ? "fourth.weight" : "second.weight"));
-        assert_int_equal(node->outputs[NORM_PAIR_MOVED_VAR],
-                         graph_find(graph, last ? "fourth.running_var" : "second.running_var"));
+        assert_int_equal(node->inputs[NORM_PAIR_BIAS],
+                         graph_find(graph, last ? "fourth.bias" : "second.bias"));
+        assert_int_equal(node->inputs[NORM_PAIR_RUNNING_MEAN], mean);
+        assert_int_equal(node->inputs[NORM_PAIR_RUNNING_VAR], var);
+        assert_int_equal(node->outputs[NORM_PAIR_MOVED_MEAN], mean);
+        assert_int_equal(node->outputs[NORM_PAIR_MOVED_VAR], var);
         assert_int_equal(node->inputs[NORM_ADDEND] != TENSOR_NONE, last);
     }
     graph_free(&graph);

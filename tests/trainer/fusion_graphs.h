@@ -33,8 +33,10 @@ Graph *scaled_graph(unsigned fusions, DataType type);
 Graph *padded_graph(unsigned fusions, DataType type);
 
 /* Return a network of three pairs of norms. The first has no addend, the second one of fewer channels, the
- * third one of as many, and a leaky ReLU behind it. large: x is more than a norm of one launch takes. */
+ * third one of as many, and a leaky ReLU behind it. middle: x is less than a norm of one launch takes, and
+ * more than shared memory keeps from one of its passes to the next; large: more than such a norm takes. */
 Graph *paired_graph(unsigned fusions, DataType type);
+Graph *middle_paired_graph(unsigned fusions, DataType type);
 Graph *large_paired_graph(unsigned fusions, DataType type);
 
 #endif

@@ -36,9 +36,9 @@ void compare_padded(Backend *backend, DataType type, unsigned fusions, unsigned 
  * not. */
 void compare_stem(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
 
-/* Compares the same of a network of three norms in front of norms, small or large; fusions has
- * FUSE_NORM_PAIR, others has not. */
-void compare_paired(Backend *backend, bool large, DataType type, unsigned fusions, unsigned others,
+/* Compares the same of a network of three norms in front of norms, of size 0 to 2 (paired_graph, middle,
+ * large); fusions has FUSE_NORM_PAIR, others has not. */
+void compare_paired(Backend *backend, int size, DataType type, unsigned fusions, unsigned others,
                     double tolerance);
 
 /* Asserts that all gradients together, with `fusions`, are no more than twice as far from the network's in

@@ -26,7 +26,7 @@ static bool may_be_second(const Node *norm)
 }
 
 /* Puts a norm that reads the result of another one into that one's place. What else the second reads are
- * parameters. */
+ * parameters and buffers, which are there before. */
 static void join_norms(Node *first, Node *second)
 {
     static const int inputs[] = {NORM_WEIGHT, NORM_BIAS, NORM_RUNNING_MEAN, NORM_RUNNING_VAR};
@@ -68,7 +68,8 @@ static bool is_read_between(const Node *from, const Node *to, TensorId tensor)
     return false;
 }
 
-/* Puts the backward node of a second norm into that of the first, which reads its dx as `side`. */
+/* Puts the backward node of a second norm into that of the first, which reads its dx as `side`. Nothing but
+ * the update reads the second's dweight and dbias, so these may be made later. */
 static void join_gradients(Graph *graph, Node *second, Node *first, int side)
 {
     const TensorId dy = first->inputs[side], of = graph->tensors[dy].tensor.of;

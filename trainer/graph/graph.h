@@ -151,8 +151,9 @@ typedef enum GraphFusion {
      * the weight and the bias, so that the result is neither written nor read before its scale. Channels in
      * multiples of 8; weight, bias and factors are trained. */
     FUSE_LINEAR_SCALE = 4194304,
-    /* Backward, in 16 bits, in training: batch norm -> batch norm, and their gradients: what is between them
-     * is read where it is made. */
+    /* By graph_fuse_backward, in 16 bits: batch norm in training, with an addend or without -> batch norm,
+     * with a ReLU or without, and their gradients: what is between them is read where it is made. For equal
+     * epsilon and momentum, and statistics of one rank over all rows. */
     FUSE_NORM_PAIR = 8388608,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
      * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS, FUSE_NORMALIZE_CONV,

@@ -48,7 +48,8 @@ typedef enum OpKind {
      * inverse_deviation, running_mean, running_var of the second. z = activation(second(y)), OP_RELU or
      * none. */
     OP_NORM_PAIR,
-    /* The same of their backward nodes, where what the second's makes goes to the first's: (as
+    /* What it makes of the backward nodes of two norms, where the dx of the one, the second, goes to the
+     * other, the first, whose result y the second has read; of others than are an OP_NORM_PAIR, maybe: (as
      * OP_BATCH_NORM_BACKWARD of the first, but dz in place of dy; y, weight, bias, mean, inverse_deviation of
      * the second) -> dx, dweight, dbias, g, dlayer_bias? of the first, dweight, dbias of the second. g = dy +
      * dy2, where dy is the second's gradient of y. */

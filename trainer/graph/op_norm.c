@@ -282,6 +282,7 @@ const OpRow op_rows_norm[] = {
      .overwrites = {[NORM_BACK_DX] = 1 << NORM_BACK_X | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2},
      .flops = conv_norm_backward_flops},
     /* Made by graph_fuse and graph_fuse_backward alone, which infer their outputs. */
+    /* y takes the bytes of none: all blocks of a sum read the first row of x and of the addend. */
     {.op = OP_NORM_PAIR, .name = "norm_pair"},
     {.op = OP_NORM_PAIR_BACKWARD,
      .name = "norm_pair_backward",

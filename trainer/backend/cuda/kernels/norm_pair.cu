@@ -491,6 +491,7 @@ bool fits(const NormPair *pair)
 
 } // namespace
 
+/* One region of partial sums for each norm. */
 extern "C" uint64_t kernel_norm_pair_scratch_bytes(const DeviceTensor *x)
 {
     return 2 * kernel_column_scratch_bytes(x);
@@ -523,7 +524,10 @@ extern "C" cudaError_t kernel_norm_pair_backward(const NormPair *pair, const Dev
                                                  cudaStream_t stream)
 {
     const DeviceTensor *x = pair->first.x, *dy2 = first->dy2;
-    if (!fits(pair) || !all_f32({first->dweight, first->dbias, first->zero, second_dweight, second_dbias}))
+    if (!fits(pair) || !all_f32({first->dweight, first->dbias, first->zero, second_dweight, second_dbias}) ||
+        !first->g || !first->dx ||
+        (dy2 && (device_tensor_rows(dy2) != device_tensor_rows(x) ||
+                 device_tensor_channels(dy2) < device_tensor_channels(x))))
         return cudaErrorNotSupported;
     const BackwardOperands of = {pair, dz, first, second_dweight, second_dbias};
     return with_narrow(x, [&](auto zero) {

@@ -27,6 +27,9 @@ __global__ void __launch_bounds__(whole_threads, 1)
     using Piece = typename Pair::Piece;
     constexpr int sums = 2, channels_most = whole_columns_most * Width;
     static_assert(Pair::first_sums == sums && Pair::second_sums == sums, "a norm has two sums");
+    static_assert(whole_threads / whole_columns_most >= sums * Width && Width % 4 == 0 &&
+                      whole_threads - whole_columns_most >= channels_most,
+                  "a block has a thread for each sum, and for each channel");
     extern __shared__ __align__(16) unsigned char room[];
     __shared__ typename Pair::template Kept<channels_most> kept;
     __shared__ union {

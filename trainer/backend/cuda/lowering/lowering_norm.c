@@ -76,8 +76,8 @@ NormActivation norm_step_activation(const Step *step)
     return (NormActivation){step->node->as.norm.activation, step->node->as.norm.slope};
 }
 
-/* Takes the sums away that the convolution in front leaves out. */
-static void look_for_sums(const CudaProgram *program, Step *step)
+/* Takes the sums away where the convolution in front leaves them out. */
+static void drop_absent_sums(const CudaProgram *program, Step *step)
 {
     if (!maybe_in(step, NORM_SUMS))
         return;
@@ -90,7 +90,7 @@ static FshStatus batch_norm_prepare(const CudaProgram *program, Step *step, FshE
 {
     (void)error;
     if (step->node->op == OP_BATCH_NORM)
-        look_for_sums(program, step);
+        drop_absent_sums(program, step);
     want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
     if (!is_synced(program, step->node))
         return FSH_OK;
@@ -270,7 +270,7 @@ static FshStatus norm_pair_prepare(const CudaProgram *program, Step *step, FshEr
 {
     (void)error;
     if (step->node->op == OP_NORM_PAIR)
-        look_for_sums(program, step);
+        drop_absent_sums(program, step);
     want_scratch(step, kernel_norm_pair_scratch_bytes(in(step, 0)));
     return FSH_OK;
 }

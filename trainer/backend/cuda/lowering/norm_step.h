@@ -9,7 +9,7 @@ NormActivation norm_step_activation(const Step *step);
 /* Returns the operands of the backward node of a norm or gate. */
 NormTensors norm_step_backward_tensors(const Step *step);
 /* Returns the gradient that an OP_BATCH_NORM_BACKWARD or OP_CONV_NORM_BACKWARD makes, all parts, with dy as
- * the gradient of the norm's result. */
+ * the gradient of the norm's result; of an OP_NORM_PAIR_BACKWARD that of the first norm, dy being NULL. */
 NormGradient norm_step_gradient(const Step *step, const DeviceTensor *dy);
 
 #endif
