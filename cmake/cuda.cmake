@@ -3,6 +3,8 @@
 #   FSHARD_CUDA=AUTO  built where nvcc (CUDA 12 or newer) and cuDNN (9.8 or newer) are found
 #   FSHARD_CUDA=ON    the same, and a missing piece is an error
 #   FSHARD_CUDA=OFF   left out
+#   FSHARD_CUDA_KERNELS=FOLDER  of a build: kernels are taken from there, for sanitizers change nothing of what nvcc makes; where there is no build
+#                     yet, they are compiled
 # Sets FSHARD_NCCL_FOUND: without it one GPU is what can be trained on. Sets FSHARD_CUDA_FOUND. If it is true the CUDA language is on, and there are the targets CUDA::cublasLt, CUDA::cudart_static
 # and fshard_cudnn.
 set(FSHARD_CUDA_FOUND FALSE)

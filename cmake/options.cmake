@@ -10,6 +10,7 @@ option(FSHARD_FUZZ "Build the fuzz targets with libFuzzer: needs clang, and FSHA
 set(FSHARD_VIPS "AUTO" CACHE STRING "libvips plugin for everything but JPEG: ON, OFF, AUTO")
 set(FSHARD_CURL "AUTO" CACHE STRING "plugin of libcurl and OpenSSL for datasets on servers: ON, OFF, AUTO")
 set(FSHARD_CUDA "AUTO" CACHE STRING "CUDA backend: ON, OFF, AUTO (on where nvcc and cuDNN are found)")
+set(FSHARD_CUDA_KERNELS "" CACHE PATH "Folder of a build whose CUDA kernels are taken; they are compiled where it is none")
 
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
