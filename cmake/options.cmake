@@ -33,8 +33,8 @@ if(FSHARD_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()
 if(FSHARD_SANITIZE)
-  # C alone: nvcc knows none of these
-  foreach(flag -fsanitize=${FSHARD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  # C alone: nvcc knows none of these. -g1, lines without variables, is what a report names: variables take a fifth of the compiler's time.
+  foreach(flag -fsanitize=${FSHARD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
     add_compile_options($<$<COMPILE_LANGUAGE:C>:${flag}>)
   endforeach()
   add_link_options(-fsanitize=${FSHARD_SANITIZE})
