@@ -107,7 +107,7 @@ def compare(ftrain, write_network, name, edge, channels, options):
         ask(ftrain, "--export-onnx", path, "--weights", os.path.join(folder, "weights.safetensors"))
         seconds = time.time() - start
         model = onnx.load(path)
-        onnx.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(path, full_check=True)  # of a model in hand it makes a file first
         check_metadata(name, model, told[0], edge)
         check_values(name, model, told[0], channels, edge)
         settings = onnxruntime.SessionOptions()
