@@ -296,6 +296,7 @@ static Graph *pair_graph(unsigned fusions, DataType type, int64_t size, int64_t 
     y = paired(graph, "pair_b", graph_relu(graph, y), more);
     x = graph_add(graph, y, graph_zero_pad(graph, x, size, size, more));
     y = paired(graph, "pair_c", graph_relu(graph, graph_batch_norm(graph, "c_before", x, &norm)), more);
+    graph_loss_scale(graph); /* float16 does not hold the gradients of means over so many pixels */
     y = graph_leaky_relu(graph, graph_batch_norm(graph, "last", graph_add(graph, y, x), &norm), 0.3F);
     y = graph_global_avg_pool(graph, y);
     /* what no norm is behind, or the biases of all norms in front would have no gradient */
@@ -315,6 +316,5 @@ Graph *middle_paired_graph(unsigned fusions, DataType type)
 
 Graph *large_paired_graph(unsigned fusions, DataType type)
 {
-    /* 33 MB in 16 bits; of more pixels, means would have gradients that float16 does not hold */
-    return pair_graph(fusions, type, 106, 244, 250);
+    return pair_graph(fusions, type, 106, 244, 250); /* 33 MB */
 }

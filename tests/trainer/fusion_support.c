@@ -24,6 +24,10 @@ static Run run_of(Backend *backend, Graph *graph, uint64_t seed)
     Run run = {.graph = graph};
     test_check(state_new(&run.state, backend, run.graph, &error), &error);
     test_check(state_initialize(run.state, seed, &error), &error);
+    if (graph_find(graph, "scaler.scale") != TENSOR_NONE) {
+        const float scale = 1 << 14;
+        test_check(state_write(run.state, "scaler.scale", &scale, 1, &error), &error);
+    }
     test_check(program_new(&run.program, run.state, run.graph, &error), &error);
     test_check(program_poison(run.program, &error), &error);
     test_write_batch(run.program);
