@@ -17,7 +17,7 @@ static const char *const shard = "train-00000-of-00002.fshard";
 
 static RunResult run_on(const char *bad_disk, const char *program, const char *const *arguments)
 {
-    const RunOptions options = {.bad_disk = bad_disk, .timeout_seconds = 120};
+    const RunOptions options = {.bad_disk = bad_disk, .timeout_seconds = 400};
     RunResult result = run_program_arguments(&options, program, arguments);
     if (result.exit_status >= DIED)
         fail_msg("%s with %s: exit status %d\n%s%s", program, bad_disk, result.exit_status, result.out,
@@ -272,7 +272,7 @@ TEST_IN_FOLDER(test_ftrain_names_a_shard_that_is_cut_short_as_it_trains, folder)
 {
     for (int i = 0; i < 2; i++) { /* the second goes on without */
         const char *set = make_plain(folder, FSH_CODEC_RAW), *out = test_path(folder, "out-%d", i);
-        const RunOptions options = {.timeout_seconds = 120};
+        const RunOptions options = {.timeout_seconds = 400};
         RunningProgram running =
             run_start(&options, "ftrain",
                       ARGUMENTS(TRAINING, i ? "30" : "3000", "--on-error", i ? "skip" : "stop", set, out));
@@ -301,7 +301,7 @@ TEST_IN_FOLDER(test_a_rank_whose_disk_fails_says_so, folder)
         const char *const environment[] = {
             rank[i], i ? "LOCAL_RANK=1" : "LOCAL_RANK=0", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", port, NULL};
         const RunOptions options = {
-            .environment = environment, .timeout_seconds = 120, .bad_disk = i ? BAD_PAGE ":1" : NULL};
+            .environment = environment, .timeout_seconds = 400, .bad_disk = i ? BAD_PAGE ":1" : NULL};
         running[i] = run_start(&options, "ftrain", ARGUMENTS(TRAINING, "5", set, out));
     }
     RunResult first = run_wait(&running[0]), second = run_wait(&running[1]);
