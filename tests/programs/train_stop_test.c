@@ -11,6 +11,8 @@
 #include "common/progress.h"
 #include "trainer/checkpoint/safetensors.h"
 
+enum { SLOW_SECONDS = 300 };
+
 TEST_IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
@@ -32,13 +34,15 @@ TEST_IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped, folder)
     run_result_free(&result);
 }
 
-/* Starts a run whose steps take many seconds. last: OUTPUT, or -n. */
+/* Starts a run whose steps take many seconds, and which begins after a minute and more under a sanitizer
+ * beside other tests. last: OUTPUT, or -n. */
 static RunningProgram start_slow_steps(const char *shards, const char *last)
 {
+    const RunOptions options = {.timeout_seconds = SLOW_SECONDS};
     const char *const arguments[] = {
         "--jobs",       "1", "--device", "cpu", "--model", "resnet101", "--train-crop-size", "512",
         "--batch-size", "4", shards,     last,  NULL};
-    return run_start(NULL, "ftrain", arguments);
+    return run_start(&options, "ftrain", arguments);
 }
 
 /* Waits for the end, which comes within two seconds of `begin`, by SIGINT. */
@@ -67,8 +71,7 @@ TEST_IN_FOLDER(test_training_says_at_once_what_a_signal_will_do, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunningProgram running = start_slow_steps(shards, out);
-    /* a minute and more under a sanitizer beside other tests */
-    assert_true(wait_for_file(test_path(folder, "out/report.html"), 240));
+    assert_true(wait_for_file(test_path(folder, "out/report.html"), SLOW_SECONDS));
     const double begin = progress_now_seconds();
     assert_int_equal(kill(running.process, SIGINT), 0);
     run_wait_for_text(&running, "ftrain: ends after this step and saves its state; Ctrl-C again ends it at");
