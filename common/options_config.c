@@ -296,10 +296,9 @@ static json_t *value_of(const Option *option)
     return json_null();
 }
 
-/* Writes the option's name as Python spells it: train_crop_size. Returns name. */
-static const char *python_name(char *name, size_t name_bytes, const Option *option)
+const char *options_python_name(const char *option, char *name, size_t name_bytes)
 {
-    (void)snprintf(name, name_bytes, "%s", option->name);
+    (void)snprintf(name, name_bytes, "%s", option);
     for (char *at = name; *at; at++)
         if (*at == '-')
             *at = '_';
@@ -312,7 +311,7 @@ json_t *options_config_given(const OptionTable *table, unsigned without)
     json_t *array = json_array();
     for (const Option *option = table->options; array && option->name; option++)
         if (!(option->marks & without) && option->given && *option->given &&
-            json_array_append_new(array, json_string(python_name(name, sizeof name, option)))) {
+            json_array_append_new(array, json_string(options_python_name(option->name, name, sizeof name)))) {
             json_decref(array);
             return NULL;
         }
@@ -326,7 +325,8 @@ json_t *options_config_object(const OptionTable *table, unsigned without)
     for (const Option *option = table->options; object && option->name; option++) {
         if ((option->marks & without))
             continue;
-        if (json_object_set_new(object, python_name(name, sizeof name, option), value_of(option))) {
+        if (json_object_set_new(object, options_python_name(option->name, name, sizeof name),
+                                value_of(option))) {
             json_decref(object);
             return NULL;
         }

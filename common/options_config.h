@@ -50,6 +50,8 @@ FshStatus options_config_rename(const OptionTable *table, json_t *preset, FshErr
 /* Drops those of the preset's "options" that the object has too, in whatever spelling. NULL is fine. */
 void options_config_replace(const OptionTable *table, const json_t *object, json_t *preset);
 
+/* Writes an option's name as Python spells it, train_crop_size, to name. Returns name. */
+const char *options_python_name(const char *option, char *name, size_t name_bytes);
 /* Returns the values of all options, except those with one of the marks `without`, as such an object, by
  * names with "_" for "-" (as Python spells them), in table order. NULL: no memory. */
 json_t *options_config_object(const OptionTable *table, unsigned without);

@@ -92,8 +92,6 @@ static void join_gradients(Graph *graph, Node *second, Node *first, int side)
         first->inputs[NORM_PAIR_BACK_Y + k] = second->inputs[inputs[k]];
     first->outputs[NORM_PAIR_BACK_DWEIGHT] = second->outputs[NORM_BACK_DWEIGHT];
     first->outputs[NORM_PAIR_BACK_DBIAS] = second->outputs[NORM_BACK_DBIAS];
-    for (int k = first->output_count; k < NORM_PAIR_BACK_DWEIGHT; k++)
-        first->outputs[k] = TENSOR_NONE;
     first->input_count = NORM_PAIR_BACK_INPUTS;
     first->output_count = NORM_PAIR_BACK_OUTPUTS;
     graph_empty_node(second);
@@ -110,9 +108,8 @@ static Node *second_gradient(Graph *graph, const GraphUses *uses, const Node *fi
     if (!second || !may_pair(graph, second, OP_BATCH_NORM_BACKWARD) || !may_be_second(second) ||
         second->outputs[NORM_BACK_DX] != part || second->outputs[NORM_BACK_G] != TENSOR_NONE ||
         second->inputs[NORM_BACK_Y] != TENSOR_NONE || second->inputs[NORM_BACK_DY2] != TENSOR_NONE ||
-        (second->output_count > NORM_BACK_DLAYER_BIAS &&
-         second->outputs[NORM_BACK_DLAYER_BIAS] != TENSOR_NONE) ||
-        !have_same_options(first, second) || tensor->keep ||
+        second->outputs[NORM_BACK_DLAYER_BIAS] != TENSOR_NONE || !have_same_options(first, second) ||
+        tensor->keep ||
         tensor_count(tensor) != tensor_count(&graph->tensors[first->inputs[NORM_BACK_X]].tensor))
         return NULL;
     /* Where it is the whole gradient, others get it from the joined node, which writes it as g. */

@@ -1,7 +1,6 @@
 #include "trainer/plan/plan_chosen.h"
 
-#include <stdio.h>
-
+#include "common/options_config.h"
 #include "trainer/plan/deciding_options.h"
 
 enum { CHOICES_MAX = 32 };
@@ -106,15 +105,6 @@ static void choose_images(Choices *choices, const TrainPlan *plan)
                 &choices->options.views.flip_probability, train->flip_probability);
 }
 
-/* Returns the name of the option as Python spells it, in `name`. */
-static const char *python_name(const Choices *choices, const void *field, char name[64])
-{
-    (void)snprintf(name, 64, "%s", train_option_name(&choices->options, field));
-    for (char *at = name; *at; at++)
-        *at = *at == '-' ? '_' : *at;
-    return name;
-}
-
 json_t *plan_chosen(const TrainPlan *plan, const TrainOptions *options)
 {
     Choices choices = {.options = *options};
@@ -131,7 +121,7 @@ json_t *plan_chosen(const TrainPlan *plan, const TrainOptions *options)
     int failed = !all || !chosen;
     for (size_t i = 0; i < choices.count && !failed; i++) {
         char name[64];
-        (void)python_name(&choices, choices.fields[i], name);
+        (void)options_python_name(train_option_name(own, choices.fields[i]), name, sizeof name);
         failed = json_object_set(chosen, name, json_object_get(all, name));
     }
     json_decref(all);

@@ -301,10 +301,7 @@ int recipe_record(const TrainOptions *options, json_t *arguments)
     json_object_foreach(json_object_get(options->preset, "options"), name, value)
     {
         char python[64];
-        (void)snprintf(python, sizeof python, "%s", name);
-        for (char *at = python; *at; at++)
-            *at = *at == '-' ? '_' : *at;
-        (void)json_array_append_new(gives, json_string(python));
+        (void)json_array_append_new(gives, json_string(options_python_name(name, python, sizeof python)));
     }
     (void)json_object_del(recipe, "options");
     const int failed = json_object_set_new(recipe, "gives", gives);

@@ -36,10 +36,7 @@ static int complete_options(json_t *options)
     for (const Option *row = rows; row->name; row++) {
         if (!(row->marks & OPTION_FREE) && strcmp(row->name, "seed") != 0)
             continue;
-        (void)snprintf(name, sizeof name, "%s", row->name);
-        for (char *at = name; *at; at++)
-            *at = *at == '-' ? '_' : *at;
-        (void)json_object_del(options, name);
+        (void)json_object_del(options, options_python_name(row->name, name, sizeof name));
     }
     return failed;
 }
